@@ -1,0 +1,39 @@
+# Two commands do everything, set-up included: `make demo` and `make test`.
+PYTHON ?= python3.11
+BIN := .venv/bin
+SETUP := .venv/.ready
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint bench setup clean
+
+setup: $(SETUP)
+
+# Installs again only when the dependencies changed; constraints.txt pins what was tested together.
+$(SETUP): pyproject.toml constraints.txt
+	@echo "== set-up: .venv with watersmeet, Spark and the tools that check it (a few minutes the first time)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[spark,dev]'
+	@$(BIN)/python -m spark_adapter.java
+	@echo "== set-up: compiling the searches' hot loops"
+	@$(BIN)/python -m solvers.warm
+	@touch $@
+
+demo: $(SETUP)
+	@$(BIN)/python -m app.demo
+
+test: $(SETUP) lint
+	@echo "== tests"
+	@$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+
+lint: $(SETUP)
+	@echo "== lint: ruff, mypy, import-linter"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(SETUP)
+	@$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf .venv .demo build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

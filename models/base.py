@@ -1,0 +1,50 @@
+"""What every wire model shares: unknown fields refused, numbers that are numbers.
+
+JSON has one kind of number and pydantic is generous about what it takes for one: `true` passes for 1 and
+"5" for 5. A planner that takes a quoted rate for a rate hides a caller's bug, so `Number` and `Whole`
+refuse both. Whole models are not made strict, because that refuses valid enum values as well.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+__all__ = ["Identifier", "Model", "NonNegative", "Number", "Positive", "Share", "Whole"]
+
+
+class Model(BaseModel):
+    """Base of every wire model."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        ser_json_inf_nan="constants",
+    )
+
+
+def _is_number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise PydanticCustomError("number", "must be a number")
+    if isinstance(value, int) and abs(value) >= 1 << 1023:
+        # float(value) would raise OverflowError, which is not a validation error.
+        raise PydanticCustomError("number", "must be a number below 1e308")
+    return value
+
+
+def _is_whole(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value // 1:
+        raise PydanticCustomError("whole", "must be a whole number")
+    return int(value)
+
+
+Number = Annotated[float, BeforeValidator(_is_number)]
+Positive = Annotated[Number, Field(gt=0)]
+NonNegative = Annotated[Number, Field(ge=0)]
+Share = Annotated[Number, Field(ge=0, le=1)]
+Whole = Annotated[int, BeforeValidator(_is_whole)]
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$", max_length=63)]

@@ -1,0 +1,239 @@
+"""Every fault of a request at once, each as one sentence with a JSON pointer.
+
+pydantic checks fields; what spans fields (a predicate on an unknown stream, a name used twice) is checked here
+on the raw input, so that one answer reports both kinds even when some field is malformed. `with_faults` is the
+wrap validator that merges the two; `errors_of` turns a ValidationError into pointers and sentences.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+__all__ = ["Fault", "check_query", "errors_of", "pointer", "with_faults"]
+
+T = TypeVar("T")
+Location = tuple[str | int, ...]
+Fault = tuple[Location, str]
+
+MAX_FAULTS = 100  # nobody mends more at a time, and a body of garbage must not become a megabyte of answer
+
+
+def pointer(location: Location) -> str:
+    """The JSON pointer (RFC 6901) of a pydantic location.
+
+    >>> pointer(("query", "streams", 0, "a/b"))
+    '/query/streams/0/a~1b'
+    """
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in location if part != "[key]")
+
+
+def with_faults(title: str, data: Any, handler: Callable[[Any], T], check: Callable[[Any], Iterator[Fault]]) -> T:
+    """Validate `data` by `handler` and by `check`, and raise the faults of both together."""
+    errors: list[InitErrorDetails] = []
+    value: T | None = None
+    try:
+        value = handler(data)
+    except ValidationError as failure:
+        for error in failure.errors(include_url=False):
+            kind = PydanticCustomError(error["type"], "{message}", {"message": error["msg"], **error.get("ctx", {})})
+            errors.append(InitErrorDetails(type=kind, loc=error["loc"], input=error["input"]))
+    if not isinstance(data, BaseModel):
+        for location, message in check(data):
+            fault = PydanticCustomError("fault", "{message}", {"message": message})
+            errors.append(InitErrorDetails(type=fault, loc=location, input=None))
+    if errors:
+        raise ValidationError.from_exception_data(title, errors[:MAX_FAULTS])
+    assert value is not None
+    return value
+
+
+def _get(item: Any, key: str) -> Any:
+    """A field of a JSON object or of a model; None where the input is not what it should be."""
+    if isinstance(item, Mapping):
+        return item.get(key)
+    return getattr(item, key, None) if isinstance(item, BaseModel) else None
+
+
+def _items(item: Any, key: str) -> Sequence[Any]:
+    value = _get(item, key)
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def _stream_of(reference: Any) -> str | None:
+    return reference.split(".", 1)[0] if isinstance(reference, str) and "." in reference else None
+
+
+def _known(names: Sequence[str]) -> str:
+    shown = ", ".join(sorted(names)[:8])
+    return shown + (", …" if len(names) > 8 else "")
+
+
+def check_query(query: Any) -> Iterator[Fault]:
+    """What spans the fields of a query: names, references, windows, sets."""
+    streams = _items(query, "streams")
+    first: dict[str, int] = {}
+    for i, stream in enumerate(streams):
+        name = _get(stream, "name")
+        if isinstance(name, str):
+            if name in first:
+                yield ("streams", i, "name"), f"stream name {name!r} is taken by /query/streams/{first[name]}; names must be unique"
+            first.setdefault(name, i)
+        yield from _check_windows(i, stream)
+    for i, predicate in enumerate(_items(query, "predicates")):
+        yield from _check_predicate(i, predicate, streams, first)
+    seen: dict[frozenset[str], int] = {}
+    for i, observed in enumerate(_items(query, "observed")):
+        members = [name for name in _items(observed, "streams") if isinstance(name, str)]
+        for j, name in enumerate(members):
+            if name not in first:
+                yield ("observed", i, "streams", j), f"observed names stream {name!r}, which is not in the query; known: {_known(list(first))}"
+            elif name in members[:j]:
+                yield ("observed", i, "streams", j), f"observed names stream {name!r} twice; a set names each stream once"
+        key = frozenset(members)
+        if key in seen:
+            yield ("observed", i, "streams"), f"this set is observed already by /query/observed/{seen[key]}; give each set once"
+        seen.setdefault(key, i)
+
+
+def _check_windows(i: int, stream: Any) -> Iterator[Fault]:
+    window, freshness = _get(stream, "window"), _get(stream, "freshness")
+    for field, value in (("window", window), ("freshness", freshness)):
+        if isinstance(value, (Mapping, BaseModel)):
+            given = [kind for kind in ("seconds", "rows") if _get(value, kind) is not None]
+            if len(given) != 1:
+                yield ("streams", i, field), f"{field} needs exactly one of seconds and rows, got {' and '.join(given) or 'neither'}"
+    for kind in ("seconds", "rows"):
+        length, tolerance = _get(window, kind), _get(freshness, kind)
+        if _is_real(length) and freshness is not None and tolerance is None and _get(freshness, "seconds" if kind == "rows" else "rows") is not None:
+            yield ("streams", i, "freshness"), f"freshness must be in {kind}, like the window"
+        if _is_real(length) and _is_real(tolerance) and tolerance < length:
+            yield ("streams", i, "freshness", kind), f"freshness must be at least the window, {length} {kind}, got {tolerance}"
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _check_predicate(i: int, predicate: Any, streams: Sequence[Any], first: dict[str, int]) -> Iterator[Fault]:
+    sides = {side: _stream_of(_get(predicate, side)) for side in ("left", "right")}
+    for side, name in sides.items():
+        if name is not None and name not in first:
+            yield ("predicates", i, side), f"{side} names stream {name!r}, which is not in the query; known: {_known(list(first))}"
+    left, right = sides["left"], sides["right"]
+    if left is not None and left == right:
+        yield ("predicates", i), f"a predicate joins two different streams; both sides are on {left!r} (name the stream twice for a self-join)"
+        return
+    if isinstance(predicate, (Mapping, BaseModel)) and _get(predicate, "selectivity") is None:
+        op = _get(predicate, "op")
+        if op not in (None, "="):
+            yield ("predicates", i, "selectivity"), f"selectivity is required for {op!r}: only '=' can be estimated from distinct"
+        elif left in first and right in first:
+            for side, name in (("left", left), ("right", right)):
+                attribute = str(_get(predicate, side)).split(".", 1)[1]
+                if not _is_real(_get(_get(streams[first[name or ""]], "distinct"), attribute)):
+                    yield ("predicates", i, "selectivity"), f"selectivity is required, or distinct for {name}.{attribute}"
+
+
+# pydantic's error types in this project's words; {…} are the error's own figures.
+_SENTENCES = {
+    "missing": "is required",
+    "number": "must be a number",
+    "whole": "must be a whole number",
+    "finite_number": "must be a finite number",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "too_short": "needs at least {min_length} of them",
+    "too_long": "takes at most {max_length} of them",
+    "string_too_long": "takes at most {max_length} characters",
+    "string_too_short": "needs at least {min_length} characters",
+    "string_type": "must be text",
+    "list_type": "must be an array",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "bool_type": "must be true or false",
+    "enum": "must be one of {expected}",
+    "literal_error": "must be one of {expected}",
+}
+_PATTERNS = {
+    r"^[A-Za-z_][A-Za-z0-9_]{0,62}$": "must be a name: a letter or _, then up to 62 letters, digits or _",
+    r"^[A-Za-z_][A-Za-z0-9_]{0,62}\.[A-Za-z_][A-Za-z0-9_]{0,62}$": "must be stream.attribute",
+}
+
+
+def errors_of(failure: ValidationError, model: type[BaseModel]) -> list[tuple[str, str]]:
+    """(pointer, sentence) for every fault, in the order of the document."""
+    result: dict[tuple[str, str], None] = {}
+    for error in failure.errors(include_url=False)[:MAX_FAULTS]:
+        location: Location = error["loc"]
+        result[(pointer(location), _sentence(dict(error), location, model))] = None
+    return list(result)
+
+
+def _sentence(error: dict[str, Any], location: Location, model: type[BaseModel]) -> str:
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "fault":
+        return str(error["msg"])
+    field = next((str(part) for part in reversed(location) if isinstance(part, str) and part != "[key]"), "the body")
+    if location and isinstance(location[-1], int):
+        field = f"{field}[{location[-1]}]"
+    if kind == "extra_forbidden":
+        return _unknown_field(field, _fields_at(model, location[:-1]))
+    if kind == "string_pattern_mismatch":
+        text = _PATTERNS.get(context.get("pattern", ""), "must match {pattern}")
+    else:
+        text = _SENTENCES.get(kind, str(error["msg"]))
+    for key, value in context.items():
+        text = text.replace("{" + key + "}", str(value))
+    return f"{field} {text}" + ("" if kind in ("missing", "too_short", "too_long") else _got(error.get("input")))
+
+
+def _got(value: Any) -> str:
+    if isinstance(value, (Mapping, list, tuple)):
+        return f", got {'an object' if isinstance(value, Mapping) else 'an array'}"
+    if value is None or isinstance(value, bool):
+        return f", got {'null' if value is None else str(value).lower()}"
+    if isinstance(value, int) and value.bit_length() > 1024:
+        return ", got a number beyond 1e308"  # Python refuses to write out integers of thousands of digits
+    shown = repr(value) if isinstance(value, str) else str(value)
+    return f", got {shown if len(shown) <= 60 else shown[:57] + '…'}"
+
+
+def _unknown_field(field: str, known: list[str]) -> str:
+    shown = field if len(field) <= 60 else field[:57] + "…"
+    close = difflib.get_close_matches(field[:80], known, n=1)
+    if close:
+        return f"{shown} is not a known field; did you mean {close[0]}?"
+    return f"{shown} is not a known field" + (f"; known: {', '.join(known)}" if known else "")
+
+
+def _fields_at(model: type[BaseModel], location: Location) -> list[str]:
+    """The field names of the model that a location lies in."""
+    current: Any = model
+    for part in location:
+        if isinstance(part, int):
+            continue
+        inner = _model_in(current)
+        if inner is None or part not in inner.model_fields:
+            return []
+        current = inner.model_fields[part].annotation
+    inner = _model_in(current)
+    return list(inner.model_fields) if inner else []
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model inside list[X], X | None, Annotated[X, …] or X itself."""
+    waiting = [annotation]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            return current
+        waiting.extend(get_args(current))
+    return None

@@ -1,0 +1,221 @@
+"""The unit-time cost model (contract §1; papers 3 §2 and 4 §3). Knows nothing of any search.
+
+A join keeps a state per input and runs a probe pipeline per input. `price` prices any join tree from its shape
+and probe orders alone; `price_join` prices one join from the sets of streams of its inputs, because the size and
+rate of a subresult do not depend on how it was joined. Costs add up over joins.
+
+Every CPU figure is a sum of *terms* weight · size(U) · size(V) · Σ_{i∈B} 1/T_i; a term remembers U, V and B, and
+that is all that sensitivity analysis (headroom, validity) needs to know. Sums are `math.fsum`, which is exact
+before its one rounding, so no figure depends on the order of summation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from models.request import Costs
+from solvers.errors import RangeError
+from solvers.graph import JoinGraph, bits
+from solvers.tree import Join, Tree, joins, leaf_mask
+
+__all__ = ["CostModel", "PricedJoin", "PricedPipeline", "PricedProbe", "PricedState", "PricedTree", "Term", "access"]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """value = weight · size(made) · size(scanned) · Σ_{i∈arriving} 1/T_i; `scanned` is 0 where nothing is."""
+
+    value: float
+    made: int
+    arriving: int
+    scanned: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PricedProbe:
+    """One step of a pipeline."""
+
+    target: int
+    """Position of the probed input."""
+    hashed: bool
+    rate_in: float
+    rate_out: float
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class PricedPipeline:
+    probes: tuple[PricedProbe, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PricedState:
+    indexed: bool
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class PricedJoin:
+    """One join with its figures; states and pipelines by input position."""
+
+    blocks: tuple[int, ...]
+    orders: tuple[tuple[int, ...], ...]
+    states: tuple[PricedState, ...]
+    pipelines: tuple[PricedPipeline, ...]
+    cpu: float
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PricedTree:
+    """A whole plan with its figures; joins inputs first, the root last."""
+
+    tree: Tree
+    nodes: tuple[Join, ...]
+    joins: tuple[PricedJoin, ...]
+    cpu: float
+    memory_bytes: float
+    memory_tuples: float
+    output_rate: float
+
+    @property
+    def terms(self) -> list[Term]:
+        return [term for join in self.joins for term in join.terms]
+
+
+def access(costs: Costs, indexed: bool, kept: float, arriving: float, produced: float, size: float) -> float:
+    """Keeping one state of `size` tuples that `kept` tuples enter a second, and probing it from one side: paper 4's C_{A⋉B}.
+
+    The paper's Eq. 2 is access(scan=C_n, append=2·C_n, join=0) without index, its Eq. 3 access(insert=C_h,
+    delete=C_h·bucket, join=C_h) with one; Eq. 4 to 6 are sums of two of these.
+    """
+    if indexed:
+        return math.fsum((kept * (costs.insert + costs.delete), arriving * costs.probe, produced * costs.join))
+    return math.fsum((kept * costs.append, arriving * (costs.probe + costs.scan * size), produced * costs.join))
+
+
+def _times(weight: float, value: float) -> float:
+    """weight · value, where no weight makes nothing of an infinite size."""
+    return weight * value if weight else 0.0
+
+
+class CostModel:
+    """The figures of one join graph under one set of cost constants, each set's computed once."""
+
+    def __init__(self, graph: JoinGraph, costs: Costs) -> None:
+        self.graph = graph
+        self.costs = costs
+        self._per_second: dict[int, float] = {}
+        self._bytes: dict[int, float] = {}
+
+    def size(self, mask: int) -> float:
+        return self.graph.size(mask)
+
+    def per_second(self, mask: int) -> float:
+        """Σ_{i∈S} 1/T_i: how often a second a live tuple of S is completed anew."""
+        value = self._per_second.get(mask)
+        if value is None:
+            value = self._per_second[mask] = math.fsum(1.0 / self.graph.window_seconds[i] for i in bits(mask))
+        return value
+
+    def rate(self, mask: int) -> float:
+        """rate(S): new tuples of S per second."""
+        if mask & (mask - 1) == 0:
+            return self.graph.rates[mask.bit_length() - 1]
+        return self.graph.size(mask) * self.per_second(mask)
+
+    def produced(self, block: int, visited: int) -> float:
+        """Tuples per second of `visited` that arrivals of `block` complete."""
+        return self.rate(block) if visited == block else self.graph.size(visited) * self.per_second(block)
+
+    def tuple_bytes(self, mask: int) -> float:
+        """Bytes of one tuple of S."""
+        value = self._bytes.get(mask)
+        if value is None:
+            value = self._bytes[mask] = math.fsum(self.graph.tuple_bytes[i] for i in bits(mask))
+        return value
+
+    def state_bytes(self, mask: int) -> float:
+        return self.graph.size(mask) * self.tuple_bytes(mask)
+
+    def leaves_bytes(self) -> float:
+        """The memory of every plan: the windows of all streams."""
+        return math.fsum(w * b for w, b in zip(self.graph.window_tuples, self.graph.tuple_bytes, strict=True))
+
+    def hashed_in_binary(self, probing: int, probed: int) -> bool:
+        """Whether, in a binary join, the state of `probed` is better indexed than scanned. Ties keep the index."""
+        if not self.graph.hashable(probing, probed):
+            return False
+        kept, arriving, size = self.rate(probed), self.rate(probing), self.graph.size(probed)
+        costs = self.costs
+        return not _times(costs.append, kept) + _times(costs.scan, arriving * size) < _times(costs.insert + costs.delete, kept)
+
+    def price_join(self, blocks: Sequence[int], orders: Sequence[Sequence[int]]) -> PricedJoin:
+        """The figures of one join over inputs with these sets of streams, probed in these orders."""
+        costs, graph, binary = self.costs, self.graph, len(blocks) == 2
+        indexed = [False] * len(blocks)
+        terms: list[Term] = []
+        pipelines = []
+        for k, order in enumerate(orders):
+            visited, arriving = blocks[k], self.rate(blocks[k])
+            probes = []
+            for target in order:
+                block = blocks[target]
+                hashed = self.hashed_in_binary(visited, block) if binary else graph.hashable(visited, block)
+                indexed[target] |= hashed
+                made = visited | block
+                produced = self.produced(blocks[k], made)
+                step = [Term(_times(costs.probe, arriving), visited, blocks[k]), Term(_times(costs.join, produced), made, blocks[k])]
+                if not hashed:
+                    step.append(Term(_times(costs.scan, arriving * graph.size(block)), visited, blocks[k], block))
+                terms += step
+                probes.append(PricedProbe(target, hashed, arriving, produced, math.fsum(term.value for term in step)))
+                visited, arriving = made, produced
+            pipelines.append(PricedPipeline(tuple(probes)))
+        states = []
+        for k, block in enumerate(blocks):
+            keeping = _times(costs.insert + costs.delete if indexed[k] else costs.append, self.rate(block))
+            terms.append(Term(keeping, block, block))
+            states.append(PricedState(indexed[k], keeping))
+        return PricedJoin(
+            tuple(blocks),
+            tuple(tuple(order) for order in orders),
+            tuple(states),
+            tuple(pipelines),
+            math.fsum(term.value for term in terms),
+            tuple(term for term in terms if term.value),
+        )
+
+    def price(self, tree: Tree) -> PricedTree:
+        """The figures of a whole plan from its shape and probe orders.
+
+        Raises RangeError where a figure leaves the range of a double.
+        """
+        nodes = tuple(joins(tree))
+        for node in nodes:
+            self._check_range(node.mask)
+        priced = tuple(self.price_join([leaf_mask(child) for child in node.inputs], node.orders) for node in nodes)
+        kept = [node.mask for node in nodes[:-1]]
+        windows = self.graph.window_tuples
+        result = PricedTree(
+            tree,
+            nodes,
+            priced,
+            math.fsum(term.value for join in priced for term in join.terms),
+            math.fsum([self.leaves_bytes(), *(self.state_bytes(mask) for mask in kept)]),
+            math.fsum([*windows, *(self.graph.size(mask) for mask in kept)]),
+            self.rate(self.graph.all),
+        )
+        if not all(map(math.isfinite, (result.cpu, result.memory_bytes, result.memory_tuples, result.output_rate))):
+            self._refuse(self.graph.all)
+        return result
+
+    def _check_range(self, mask: int) -> None:
+        if not math.isfinite(self.rate(mask)):
+            self._refuse(mask)
+
+    def _refuse(self, mask: int) -> None:
+        names = ", ".join(sorted(self.graph.names[i] for i in bits(mask)))
+        raise RangeError(f"the join of {names} has more tuples than a double can count: lower their rates, windows or selectivities", "/query")

@@ -1,0 +1,41 @@
+"""Join trees: streams as leaves, joins of two or more inputs as inner nodes, a probe order per input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+__all__ = ["Join", "Tree", "joins", "leaf_mask"]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """One join. `orders[k]` are the positions of the other inputs, in the order in which a new tuple of input k visits them.
+
+    Inputs stand in the order of their lowest streams, so that equal trees are equal objects.
+    """
+
+    inputs: tuple[Tree, ...]
+    orders: tuple[tuple[int, ...], ...]
+    mask: int
+
+
+Tree = int | Join
+"""A stream's position, or a join."""
+
+
+def leaf_mask(tree: Tree) -> int:
+    """The set of streams below."""
+    return tree.mask if isinstance(tree, Join) else 1 << tree
+
+
+def joins(tree: Tree) -> Iterator[Join]:
+    """All joins, inputs before users, the root last."""
+    found: list[Join] = []
+    waiting: list[Tree] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Join):
+            found.append(node)
+            waiting.extend(node.inputs)
+    return reversed(found)
