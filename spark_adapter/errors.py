@@ -1,0 +1,51 @@
+"""Everything the Spark side may raise on purpose; anything else is a fault of ours or Spark's.
+
+AdapterError
+├── JavaError         no Java that Spark can use
+├── PlanError         a plan of an unknown format or version, or whose operators form no join tree
+├── BindingError      sources, columns, types, event times or settings that do not fit the plan: all faults at once
+├── EngineError       a plan that this engine does not run; says which operator, and which engine would
+├── CheckpointError   a checkpoint of another plan
+└── StatisticsError   statistics of a run that cannot be read, or that say too little
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["AdapterError", "BindingError", "CheckpointError", "EngineError", "Fault", "JavaError", "PlanError", "StatisticsError"]
+
+Fault = tuple[str, str]
+"""(JSON pointer into the plan or the bindings, one sentence)."""
+
+
+class AdapterError(Exception):
+    """Bad input, in sentences a person can act on."""
+
+    def __init__(self, faults: str | Sequence[Fault]) -> None:
+        self.faults: tuple[Fault, ...] = (("", faults),) if isinstance(faults, str) else tuple(faults)
+        super().__init__("\n".join(f"{pointer}: {detail}" if pointer else detail for pointer, detail in self.faults))
+
+
+class JavaError(AdapterError):
+    """No Java that Spark can use."""
+
+
+class PlanError(AdapterError):
+    """A plan that cannot be read or is no join tree."""
+
+
+class BindingError(AdapterError):
+    """Bindings that do not fit the plan or that Spark cannot follow."""
+
+
+class EngineError(AdapterError):
+    """A plan that the chosen engine does not run."""
+
+
+class CheckpointError(AdapterError):
+    """A checkpoint that belongs to another plan."""
+
+
+class StatisticsError(AdapterError):
+    """Statistics of a run from which no request can be made."""

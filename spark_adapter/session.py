@@ -1,0 +1,98 @@
+"""A Spark session for a pipeline: a Java that is there, settings that suit streaming joins, our code on every executor."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spark_adapter.errors import AdapterError, BindingError
+from spark_adapter.java import java_home
+
+__all__ = ["DEFAULT_MASTER", "open_session", "settings"]
+
+DEFAULT_MASTER = "local[2]"
+PACKAGES = ("models", "spark_adapter")
+
+# What every master gets. The bindings' own settings win over all of these.
+STREAMING = {
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    # Twice as fast as version 2 with RocksDB.
+    "spark.sql.streaming.join.stateFormatVersion": "3",
+    # One Arrow batch per cell and micro-batch where possible; the default of 10,000 rows cuts a batch to pieces.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+    # Event times and bindings mean the same on every machine.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+# What a master on this machine gets as well.
+LOCAL = {
+    # Every partition of every stateful operator is a store of its own: with two cores, two are enough.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+def settings(spark: Mapping[str, str], master: str = DEFAULT_MASTER) -> dict[str, str]:
+    """The settings of a session on `master`: the defaults, overridden by those of the bindings."""
+    return STREAMING | (LOCAL if master.startswith("local") else {}) | dict(spark)
+
+
+def open_session(spark: Mapping[str, str], master: str | None = None) -> SparkSession:
+    """A session with the settings `spark` on `master`: the settings' own `spark.master` where none is given, else two local cores.
+
+    One JVM runs one Spark application: a session that is open already is used again, with those of the settings
+    that can still be changed.
+    """
+    chosen = master or spark.get("spark.master") or DEFAULT_MASTER
+    if SparkSession.getActiveSession() is None:
+        os.environ["JAVA_HOME"] = str(java_home())
+        # Executors on this machine run the Python that runs us; elsewhere it is for the settings to say.
+        if chosen.startswith("local"):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(chosen).appName("watersmeet")
+    for key, value in settings(spark, chosen).items():
+        if key != "spark.master":
+            builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except AdapterError:
+        raise
+    except Exception as error:
+        raise BindingError([("/spark", f"Spark does not start on {chosen}: {first_line(error)}")]) from error
+    if not chosen.startswith("local["):
+        # A local[…] master has no executors but its own process; any other needs our code sent along.
+        session.sparkContext.addPyFile(str(_packed()))
+    return session
+
+
+def first_line(error: BaseException) -> str:
+    """What Spark says is wrong, without its stack trace."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _packed() -> Path:
+    """A zip file of the packages that executors import; gone when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="watersmeet-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    target = folder / "watersmeet.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in PACKAGES:
+            spec = importlib.util.find_spec(package)
+            assert spec is not None and spec.origin is not None
+            root = Path(spec.origin).parent
+            for file in sorted(root.rglob("*.py")):
+                archive.write(file, Path(package) / file.relative_to(root))
+    return target
