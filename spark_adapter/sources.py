@@ -1,0 +1,259 @@
+"""The streams of a plan as Spark reads them: checked against the plan before anything starts, then given one shape.
+
+Each stream becomes a streaming DataFrame with
+
+    ts              the event time, TIMESTAMP, with its watermark
+    a_<attribute>   one column per attribute that a predicate names, in the type that the predicates compare in
+    row             a struct of the source columns that the result needs
+
+Rows without an event time, or without a value in an attribute, can be in no result and are left out here.
+Everything found wrong is reported together; nothing runs until a pipeline is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
+from pyspark.sql import types as T  # noqa: N812 - everyone's name for it
+
+from models.bindings import Bindings, StreamBinding
+from models.plan import Plan
+from models.request import Comparison, Query
+from spark_adapter.documents import check_tree
+from spark_adapter.errors import BindingError, Fault
+from spark_adapter.expressions import ExpressionError, analyzed, column_or_expression, quoted, references, said
+
+__all__ = ["attributes", "read_streams", "result_columns"]
+
+Attribute = tuple[str, str]
+"""(stream, attribute)."""
+
+
+def attributes(query: Query) -> dict[str, list[str]]:
+    """Per stream the attributes that predicates name, each once, in the order of the predicates."""
+    found: dict[str, dict[str, None]] = {stream.name: {} for stream in query.streams}
+    for predicate in query.predicates:
+        for side in (predicate.left, predicate.right):
+            stream, attribute = side.split(".", 1)
+            found[stream][attribute] = None
+    return {stream: list(names) for stream, names in found.items()}
+
+
+def result_columns(plan: Plan, bindings: Bindings) -> list[Column]:
+    """The result's columns, over a DataFrame that has the `row` of each stream as a column named like the stream."""
+    if bindings.select:
+        return [F.expr(text) for text in bindings.select]
+    return [F.col(quoted(stream.name)) for stream in plan.query.streams]
+
+
+def read_streams(plan: Plan, bindings: Bindings, spark: SparkSession) -> dict[str, DataFrame]:
+    """The plan's streams, in the shape above. Raises PlanError or BindingError with all faults found."""
+    check_tree(plan)
+    faults = list(_names(plan, bindings, spark))
+    opened: dict[str, _Opened] = {}
+    wanted = attributes(plan.query)
+    for stream in plan.query.streams:
+        binding = bindings.streams.get(stream.name)
+        if binding is not None:
+            source = _open(stream.name, binding, wanted[stream.name], spark, faults)
+            if source is not None:
+                opened[stream.name] = source
+    types = _comparison_types(plan.query, opened, faults)
+    needed = _needed_columns(plan, bindings, opened, spark, faults) if len(opened) == len(plan.query.streams) else {}
+    if faults:
+        raise BindingError(faults)
+    return {name: _shaped(source, bindings.streams[name], name, types, needed[name]) for name, source in opened.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A source that Spark has opened, with its columns found."""
+
+    frame: DataFrame
+    event_time: Column
+    columns: dict[str, tuple[Column, T.DataType]]
+
+
+def _names(plan: Plan, bindings: Bindings, spark: SparkSession) -> Iterator[Fault]:
+    """Streams without a binding, bindings without a stream, names that Spark cannot tell apart."""
+    streams = [stream.name for stream in plan.query.streams]
+    missing = [name for name in streams if name not in bindings.streams]
+    if missing:
+        yield "/streams", f"there is no binding for {', '.join(missing)}; every stream of the plan needs one"
+    for name in bindings.streams:
+        if name not in streams:
+            yield f"/streams/{name}", f"{name!r} is no stream of the plan; its streams are {', '.join(streams)}"
+    wanted = attributes(plan.query)
+    for name, binding in bindings.streams.items():
+        for attribute in binding.columns:
+            if name in wanted and attribute not in wanted[name]:
+                known = ", ".join(wanted[name]) or "none"
+                yield f"/streams/{name}/columns/{attribute}", f"no predicate of the plan uses {name}.{attribute}; those it uses are {known}"
+    if spark.conf.get("spark.sql.caseSensitive") != "true":
+        for names, what in [(streams, "streams"), *((found, f"attributes of {name}") for name, found in wanted.items())]:
+            first: dict[str, str] = {}
+            for name in names:
+                other = first.setdefault(name.lower(), name)
+                if other != name:
+                    yield "/streams", f"Spark cannot tell the {what} {other} and {name} apart; rename one, or set spark.sql.caseSensitive to true"
+
+
+def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: SparkSession, faults: list[Fault]) -> _Opened | None:
+    """The source with its event time and attributes found; None where it cannot be opened at all."""
+    at = f"/streams/{name}"
+    reader = spark.readStream.format(binding.source.format).options(**binding.source.options)
+    try:
+        if binding.source.schema_:
+            reader = reader.schema(binding.source.schema_)
+        frame = reader.load()
+    except PySparkException as error:
+        faults.append((f"{at}/source", f"Spark cannot open the source of {name}: {said(error)}"))
+        return None
+    event_time = F.lit(None).cast("timestamp")
+    try:
+        event_time = column_or_expression(spark, frame, binding.event_time)
+        kind = frame.select(event_time).schema[0].dataType
+        if not isinstance(kind, (T.TimestampType, T.TimestampNTZType)):
+            faults.append((f"{at}/event_time", _not_a_time(name, binding.event_time, kind)))
+        else:
+            event_time = event_time.cast("timestamp")
+            frame.select(event_time.alias("ts")).withWatermark("ts", binding.watermark)
+    except ExpressionError as error:
+        faults.append((f"{at}/event_time", f"the event time of {name}, {error}"))
+    except PySparkException as error:
+        faults.append((f"{at}/watermark", f"the watermark of {name} must be an interval like '10 seconds', got {binding.watermark!r}: {said(error)}"))
+    columns: dict[str, tuple[Column, T.DataType]] = {}
+    for attribute in wanted:
+        text = binding.columns.get(attribute, quoted(attribute))
+        try:
+            column = column_or_expression(spark, frame, text)
+            columns[attribute] = (column, frame.select(column).schema[0].dataType)
+        except ExpressionError as error:
+            given = attribute in binding.columns
+            hint = "" if given else f"; say under columns what {attribute} is, among {', '.join(frame.columns)}"
+            faults.append((f"{at}/columns/{attribute}", f"{name}.{attribute}, {error}{hint}"))
+    return _Opened(frame, event_time, columns)
+
+
+def _not_a_time(name: str, text: str, kind: T.DataType) -> str:
+    return f"the event time of {name}, {text!r}, is {kind.simpleString().upper()}; it must be a TIMESTAMP, for example CAST({text} AS TIMESTAMP)"
+
+
+def _comparison_types(query: Query, opened: dict[str, _Opened], faults: list[Fault]) -> dict[Attribute, T.DataType]:
+    """The type in which each attribute is compared: common to all attributes that predicates link to it."""
+    types = {(stream, attribute): kind for stream, source in opened.items() for attribute, (_, kind) in source.columns.items()}
+    linked: dict[Attribute, list[Attribute]] = {attribute: [attribute] for attribute in types}
+    for p, predicate in enumerate(query.predicates):
+        left, right = (_attribute(side) for side in (predicate.left, predicate.right))
+        if left not in types or right not in types:
+            continue
+        common = _common(types[left], types[right])
+        ordered = predicate.op not in (Comparison.EQ, Comparison.NE)
+        if common is None or (ordered and isinstance(common, (T.BooleanType, T.BinaryType))):
+            kinds = " with ".join(types[side].simpleString().upper() for side in (left, right))
+            faults.append(
+                ("/streams", f"predicate {p}, {predicate.left} {predicate.op} {predicate.right}, compares {kinds}; cast one of them under columns")
+            )
+        elif linked[left] is not linked[right]:
+            group = linked[left] + linked[right]
+            for member in group:
+                linked[member] = group
+    result: dict[Attribute, T.DataType] = {}
+    for attribute, group in linked.items():
+        kind: T.DataType | None = types[attribute]
+        for member in group:
+            kind = _common(kind, types[member]) if kind is not None else None
+        if kind is None:
+            if attribute == group[0]:
+                names = ", ".join(".".join(member) for member in group)
+                faults.append(
+                    ("/streams", f"{names} are compared with one another, but no type of Spark holds all their values; cast them under columns")
+                )
+            continue
+        result[attribute] = kind
+    return result
+
+
+def _attribute(side: str) -> Attribute:
+    stream, attribute = side.split(".", 1)
+    return stream, attribute
+
+
+WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+FLOATING = (T.FloatType, T.DoubleType)
+BIGINT_DIGITS = 19
+
+
+def _common(left: T.DataType, right: T.DataType) -> T.DataType | None:
+    """The type in which both compare without an error at run time; None where there is none.
+
+    Spark would cast text to a number and fail on the first row that holds none, so these do not compare here.
+    """
+    both = (left, right)
+    if all(isinstance(kind, WHOLE) for kind in both):
+        return T.LongType()
+    if all(isinstance(kind, (*WHOLE, *FLOATING, T.DecimalType)) for kind in both):
+        return T.DoubleType() if any(isinstance(kind, FLOATING) for kind in both) else _common_decimal(both)
+    if all(isinstance(kind, T.DateType) for kind in both):
+        return T.DateType()
+    if all(isinstance(kind, (T.DateType, T.TimestampType, T.TimestampNTZType)) for kind in both):
+        return T.TimestampType()
+    for plain in (T.StringType(), T.BooleanType(), T.BinaryType()):
+        # Text under a collation of its own compares by other rules than the join's index does.
+        if left == right == plain or (
+            plain == T.StringType() and all(isinstance(kind, (T.CharType, T.VarcharType)) or kind == plain for kind in both)
+        ):
+            return plain
+    return None
+
+
+def _common_decimal(kinds: Sequence[T.DataType]) -> T.DataType | None:
+    scales = [kind.scale if isinstance(kind, T.DecimalType) else 0 for kind in kinds]
+    digits = [kind.precision - kind.scale if isinstance(kind, T.DecimalType) else BIGINT_DIGITS for kind in kinds]
+    precision = max(digits) + max(scales)
+    return T.DecimalType(precision, max(scales)) if precision <= 38 else None
+
+
+def _needed_columns(plan: Plan, bindings: Bindings, opened: dict[str, _Opened], spark: SparkSession, faults: list[Fault]) -> dict[str, list[str]]:
+    """Per stream the source columns that the result mentions; all of them where a stream is taken whole."""
+    streams = [stream.name for stream in plan.query.streams]
+    everything = {name: opened[name].frame.columns for name in streams}
+    if not bindings.select:
+        return everything
+    fold = str if spark.conf.get("spark.sql.caseSensitive") == "true" else str.lower
+    canonical = {fold(name): name for name in streams}
+    schema = T.StructType([T.StructField(name, opened[name].frame.schema) for name in streams])
+    joined = spark.createDataFrame([], schema)
+    mentioned: dict[str, set[str]] = {name: set() for name in streams}
+    for i, text in enumerate(bindings.select):
+        try:
+            names = references(spark, text)
+            analyzed(joined, text)
+        except ExpressionError as error:
+            faults.append((f"/select/{i}", f"the result column {error}"))
+            continue
+        for reference in names:
+            if not reference:
+                for name in streams:
+                    mentioned[name].update(map(fold, everything[name]))
+            elif fold(reference[0]) in canonical:
+                name = canonical[fold(reference[0])]
+                mentioned[name].update(map(fold, everything[name] if len(reference) == 1 else reference[1:2]))
+    # A struct needs a field: a stream that only has to be there lends its first column.
+    return {name: [column for column in everything[name] if fold(column) in mentioned[name]] or everything[name][:1] for name in streams}
+
+
+def _shaped(source: _Opened, binding: StreamBinding, name: str, types: dict[Attribute, T.DataType], needed: Sequence[str]) -> DataFrame:
+    shaped = source.frame.select(
+        source.event_time.alias("ts"),
+        *(column.cast(types[name, attribute]).alias(f"a_{attribute}") for attribute, (column, _) in source.columns.items()),
+        F.struct(*(F.col(quoted(column)) for column in needed)).alias("row"),
+    )
+    present = F.col("ts").isNotNull()
+    for attribute in source.columns:
+        present &= F.col(f"a_{attribute}").isNotNull()
+    return shaped.withWatermark("ts", binding.watermark).where(present)
