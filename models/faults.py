@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-__all__ = ["Fault", "check_query", "errors_of", "pointer", "with_faults"]
+__all__ = ["Fault", "check_operators", "check_query", "errors_of", "pointer", "with_faults"]
 
 T = TypeVar("T")
 Location = tuple[str | int, ...]
@@ -137,6 +137,45 @@ def _check_predicate(i: int, predicate: Any, streams: Sequence[Any], first: dict
                 attribute = str(_get(predicate, side)).split(".", 1)[1]
                 if not _is_real(_get(_get(streams[first[name or ""]], "distinct"), attribute)):
                     yield ("predicates", i, "selectivity"), f"selectivity is required, or distinct for {name}.{attribute}"
+
+
+def check_operators(request: Any) -> Iterator[Fault]:
+    """Whether the operators of an estimate form one join tree of the query's streams, with whole probe orders."""
+    names = {name for stream in _items(_get(request, "query"), "streams") if isinstance(name := _get(stream, "name"), str)}
+    operators = _items(request, "operators")
+    free, seen = dict.fromkeys(sorted(names)), set(names)
+    for i, operator in enumerate(operators):
+        identifier, inputs = _get(operator, "id"), [name for name in _items(operator, "inputs") if isinstance(name, str)]
+        if isinstance(identifier, str) and identifier in seen:
+            yield ("operators", i, "id"), f"id {identifier!r} is taken by a stream or an operator before it; ids must be unique"
+        for j, name in enumerate(inputs):
+            if name not in seen:
+                yield ("operators", i, "inputs", j), f"input {name!r} is neither a stream nor an operator before this one"
+            elif name not in free:
+                yield ("operators", i, "inputs", j), f"input {name!r} is joined already; a join tree uses each once"
+            free.pop(name, None)
+        yield from _check_orders(i, operator, inputs)
+        if isinstance(identifier, str):
+            seen.add(identifier)
+            free[identifier] = None
+    if operators and len(free) > 1:
+        yield ("operators",), f"the last operator must be the root, but these are joined by none: {_known(list(free))}"
+    if not operators and len(names) > 1:
+        yield ("operators",), "operators must join all streams, got none"
+
+
+def _check_orders(i: int, operator: Any, inputs: list[str]) -> Iterator[Fault]:
+    given: set[str] = set()
+    for j, pipeline in enumerate(_items(operator, "pipelines")):
+        name = _get(pipeline, "input")
+        if name not in inputs or name in given:
+            yield ("operators", i, "pipelines", j, "input"), f"a pipeline's input must be one of the operator's inputs, each once: {_known(inputs)}"
+            continue
+        given.add(name)
+        targets = [str(_get(probe, "target")) for probe in _items(pipeline, "probes")]
+        others = [other for other in inputs if other != name]
+        if sorted(targets) != sorted(others):
+            yield ("operators", i, "pipelines", j, "probes"), f"the probes of {name!r} must visit every other input once: {_known(others)}"
 
 
 # pydantic's error types in this project's words; {…} are the error's own figures.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from models.base import Identifier, Model, Number, Share, Whole
+from models.faults import check_operators, with_faults
 from models.request import Costs, Objective, PlanRequest, Query, Resources
 
 __all__ = [
@@ -380,6 +382,11 @@ class EstimateRequest(PlanRequest):
 
     operators: Annotated[list[OperatorShape], Field(max_length=200)]
     """The joins, inputs before users, the root last. Shape and order count; figures are recomputed."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _report_all_faults(cls, data: Any, handler: Callable[[Any], Self]) -> Self:
+        return with_faults(cls.__name__, data, handler, check_operators)
 
 
 class DiffRequest(Model):

@@ -195,7 +195,7 @@ class CostModel:
         """
         nodes = tuple(joins(tree))
         for node in nodes:
-            self._check_range(node.mask)
+            self._check_set(node.mask)
         priced = tuple(self.price_join([leaf_mask(child) for child in node.inputs], node.orders) for node in nodes)
         kept = [node.mask for node in nodes[:-1]]
         windows = self.graph.window_tuples
@@ -212,8 +212,14 @@ class CostModel:
             self._refuse(self.graph.all)
         return result
 
-    def _check_range(self, mask: int) -> None:
-        if not math.isfinite(self.rate(mask)):
+    def check_range(self) -> None:
+        """Refuse a graph of which no plan's figures fit a double: every plan holds the windows and makes the results."""
+        for i in range(len(self.graph)):
+            self._check_set(1 << i)
+        self._check_set(self.graph.all)
+
+    def _check_set(self, mask: int) -> None:
+        if not (math.isfinite(self.rate(mask)) and math.isfinite(self.state_bytes(mask))):
             self._refuse(mask)
 
     def _refuse(self, mask: int) -> None:

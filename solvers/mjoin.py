@@ -15,7 +15,6 @@ from solvers.deadline import Deadline
 from solvers.graph import bits
 from solvers.probe_order import best_orders
 from solvers.search import Found, Problem, make_join, point_of
-from solvers.sensitivity import headroom
 from solvers.tree import Tree
 
 __all__ = ["mjoin", "mjoin_tree"]
@@ -35,13 +34,11 @@ def mjoin(problem: Problem, deadline: Deadline) -> Found:
     model = problem.model
     parts = [mjoin_tree(model, component) for component in model.graph.components]
     best = point_of(model, join_components(model, [tree for tree, _ in parts]))
-    value: float | None
     if problem.objective is Objective.MIN_MEMORY:
         proven, value = True, best.memory_bytes
-    elif problem.objective is Objective.MIN_CPU:
-        proven, value = all(exact for _, exact in parts), best.cpu
     else:
-        proven, value = all(exact for _, exact in parts), headroom(model.price(best.tree), model.graph, problem.caps)
+        # At other rates other orders may be best, so least CPU today says nothing of the most headroom.
+        proven, value = problem.objective is Objective.MIN_CPU and all(exact for _, exact in parts), best.cpu
     return Found(
         best=best,
         points=(best,),

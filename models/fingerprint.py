@@ -1,0 +1,43 @@
+"""The fingerprint of a plan: SHA-256 over its structure alone (contract §3).
+
+Same tree, same probe orders, same algorithms and same caches: same fingerprint, whatever the figures, the operators'
+ids or the order in which streams and operators are listed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+from models.plan import Cache, Operator
+
+__all__ = ["fingerprint"]
+
+
+def fingerprint(streams: Sequence[str], operators: Sequence[Operator], caches: Sequence[Cache] = ()) -> str:
+    """The hex digest of the structure. `streams` are the query's, which a plan of one stream has nothing else of."""
+    below = {operator.id: "⋈".join(operator.streams) for operator in operators}
+
+    def label(name: str) -> str:
+        return below.get(name, name)
+
+    structure = {
+        "streams": sorted(streams),
+        "operators": sorted(
+            [
+                below[operator.id],
+                operator.kind.value,
+                sorted(label(name) for name in operator.inputs),
+                sorted(
+                    [label(pipeline.input), [[label(probe.target), probe.algorithm.value] for probe in pipeline.probes]]
+                    for pipeline in operator.pipelines
+                ),
+            ]
+            for operator in operators
+        ),
+        "caches": sorted(
+            [below[cache.operator], label(cache.input), cache.first, cache.last, cache.kind.value, sorted(cache.key)] for cache in caches
+        ),
+    }
+    return hashlib.sha256(json.dumps(structure, separators=(",", ":"), sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,210 @@
+"""The best binary join tree (paper 3 §2.3; Selinger et al. 1979, Moerkotte and Neumann 2006 for the enumeration).
+
+Problem: of all trees of binary joins without cross products, the one with the least CPU (or memory). Costs add up over
+joins and do not depend on how an input was joined, so the best tree of a set is made of best trees of its two parts.
+Method: dynamic programming over the pairs of connected sets that a predicate joins, by a compiled kernel for up to
+`kernels.MAX_STREAMS` streams, in Python for larger sparse graphs; beyond MAX_PAIRS pairs, trees over linear orders.
+Where that tree breaks a cap, the same recursion keeps for each set every pair of CPU and memory that no other beats.
+
+Guarantee: exact up to MAX_PAIRS pairs, as long as the deadline allows; beyond, nothing is proven. Complexity: O(pairs), times
+the product of two staircases under caps.
+Departs from paper 3: it is exact, and each of the two states of a join is indexed or not, whichever is cheaper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from models.plan import Proof
+from models.request import Objective
+from solvers.choice import choose
+from solvers.components import join_components, sum_of_staircases
+from solvers.cost import CostModel
+from solvers.deadline import Deadline
+from solvers.graph import bits
+from solvers.probe_order import best_orders
+from solvers.search import Caps, Found, Point, Problem, make_join, point_of, staircase
+from solvers.tree import Tree
+
+__all__ = ["best_binary_tree", "bjtree", "connected_pairs"]
+
+MAX_PAIRS = 60_000  # a third of a second of Python
+CAP_SLACK = 1.0 + 1e-9  # sums here round differently from a whole plan's price, which decides in the end
+SPACE = "binary join trees"
+LINEAR_ORDERS = 8  # starts that are tried where only linear orders can be
+
+
+def connected_sets(neighbours: tuple[int, ...], start: int, forbidden: int) -> Iterator[int]:
+    """Every connected set that contains `start` and nothing forbidden, each once."""
+    stack = [(start, forbidden | start)]
+    while stack:
+        found, closed = stack.pop()
+        yield found
+        around = 0
+        for i in bits(found):
+            around |= neighbours[i]
+        around &= ~closed
+        part = around
+        while part:
+            stack.append((found | part, closed | around))
+            part = (part - 1) & around
+
+
+def connected_pairs(neighbours: tuple[int, ...], component: int) -> Iterator[tuple[int, int]]:
+    """Every pair of disjoint connected sets that a predicate joins, each once."""
+    for i in reversed(list(bits(component))):
+        for left in connected_sets(neighbours, 1 << i, (1 << i) - 1):
+            around = 0
+            for k in bits(left):
+                around |= neighbours[k]
+            closed = left | (left & -left) - 1
+            around &= ~closed
+            for k in reversed(list(bits(around))):
+                for right in connected_sets(neighbours, 1 << k, closed | ((1 << k) - 1) & around):
+                    yield left, right
+
+
+def _side(model: CostModel, probing: int, probed: int) -> float:
+    """Keeping the state of one input of a binary join and probing it from the other, results apart."""
+    costs, kept, arriving = model.costs, model.rate(probed), model.rate(probing)
+    if model.hashed_in_binary(probing, probed):
+        return kept * (costs.insert + costs.delete) + arriving * costs.probe
+    return kept * costs.append + arriving * (costs.probe + costs.scan * model.size(probed))
+
+
+def best_binary_tree(model: CostModel, component: int, deadline: Deadline, cpu_weight: float = 1.0, memory_weight: float = 0.0) -> tuple[Tree, bool]:
+    """The binary tree of one component with the least cpu_weight · CPU + memory_weight · bytes, and whether that is proven."""
+    if component & (component - 1) == 0:
+        return component.bit_length() - 1, True
+    pairs: dict[int, list[tuple[int, int]]] = {}
+    for count, (left, right) in enumerate(connected_pairs(model.graph.neighbours, component)):
+        pairs.setdefault(left | right, []).append((left, right))
+        if count >= MAX_PAIRS or (count % 1024 == 0 and deadline.expired()):
+            return _over_linear_orders(model, component, deadline, cpu_weight, memory_weight), False
+    best: dict[int, tuple[float, int, int]] = {1 << i: (0.0, 0, 0) for i in bits(component)}
+    for union in sorted(pairs, key=lambda mask: (mask.bit_count(), mask)):
+        kept = memory_weight * model.state_bytes(union) if memory_weight and union != component else 0.0
+        output = cpu_weight * model.costs.join * model.rate(union) + kept
+        choice = (math.inf, 0, 0)
+        for left, right in sorted(pairs[union]):
+            cost = best[left][0] + best[right][0] + cpu_weight * (_side(model, left, right) + _side(model, right, left)) + output
+            if cost < choice[0] or not choice[1]:
+                choice = (cost, left, right)
+        best[union] = choice
+    return _tree_of(best, component), True
+
+
+def _tree_of(best: dict[int, tuple[float, int, int]], component: int) -> Tree:
+    trees: dict[int, Tree] = {}
+    waiting = [component]
+    while waiting:
+        mask = waiting[-1]
+        if mask & (mask - 1) == 0:
+            trees[mask] = mask.bit_length() - 1
+            waiting.pop()
+            continue
+        _, left, right = best[mask]
+        missing = [part for part in (left, right) if part not in trees]
+        if missing:
+            waiting.extend(missing)
+        else:
+            trees[mask] = make_join((trees[left], trees[right]), ((1,), (0,)))
+            waiting.pop()
+    return trees[component]
+
+
+def _over_linear_orders(model: CostModel, component: int, deadline: Deadline, cpu_weight: float, memory_weight: float) -> Tree:
+    """The best tree over the linear orders that the cheapest mjoin pipelines visit the streams in."""
+    from solvers.linearised import linearised  # numba takes a while to import, and small graphs do not need it
+
+    streams = list(bits(component))
+    masks = [1 << i for i in streams]
+    orders, _ = best_orders(model, masks)
+    priced = model.price_join(masks, orders)
+    per_tuple = [math.fsum(probe.cpu for probe in pipeline.probes) / model.rate(masks[k]) for k, pipeline in enumerate(priced.pipelines)]
+    starts = sorted(range(len(streams)), key=lambda k: (per_tuple[k], k))[:LINEAR_ORDERS]
+    best: tuple[float, Tree] | None = None
+    for number, start in enumerate(starts):
+        if number and deadline.expired():
+            break
+        order = [streams[start], *(streams[k] for k in orders[start])]
+        tree = linearised(model, order, cpu_weight, memory_weight) or _left_deep(order)
+        point = point_of(model, tree) if component == model.graph.all else None
+        cost = cpu_weight * point.cpu + memory_weight * point.memory_bytes if point else float(number)
+        if best is None or cost < best[0]:
+            best = (cost, tree)
+    assert best is not None
+    return best[1]
+
+
+def _left_deep(order: list[int]) -> Tree:
+    tree: Tree = order[0]
+    for stream in order[1:]:
+        tree = make_join((tree, stream), ((1,), (0,)))
+    return tree
+
+
+def _staircase_of_binary_trees(model: CostModel, component: int, caps: Caps, deadline: Deadline) -> tuple[Point, ...] | None:
+    """Every binary tree of one component that no other beats in both resources, within the caps; None where time or pairs run out.
+
+    Figures are those of the component's own joins and inner states.
+    """
+    grouped: dict[int, list[tuple[int, int]]] = {}
+    for count, (left, right) in enumerate(connected_pairs(model.graph.neighbours, component)):
+        grouped.setdefault(left | right, []).append((left, right))
+        if count >= MAX_PAIRS or (count % 1024 == 0 and deadline.expired()):
+            return None
+    cpu_cap, memory_cap = caps.cpu * CAP_SLACK, (caps.memory_bytes - model.leaves_bytes()) * CAP_SLACK
+    staircases: dict[int, list[tuple[float, float, Tree]]] = {1 << i: [(0.0, 0.0, i)] for i in bits(component)}
+    for union in sorted(grouped, key=lambda mask: (mask.bit_count(), mask)):
+        if deadline.expired():
+            return None
+        kept = model.state_bytes(union) if union != model.graph.all else 0.0
+        output = model.costs.join * model.rate(union)
+        candidates = []
+        for left, right in sorted(grouped[union]):
+            cost = _side(model, left, right) + _side(model, right, left) + output
+            for cpu, memory, tree in staircases[left]:
+                for other_cpu, other_memory, other in staircases[right]:
+                    total, held = cpu + other_cpu + cost, memory + other_memory + kept
+                    if total <= cpu_cap and held <= memory_cap:
+                        candidates.append((total, held, tree, other))
+        candidates.sort(key=lambda entry: entry[:2])
+        steps: list[tuple[float, float, Tree]] = []
+        for total, held, tree, other in candidates:
+            if not steps or held < steps[-1][1]:
+                steps.append((total, held, make_join((tree, other), ((1,), (0,)))))
+        staircases[union] = steps
+    return tuple(Point(*step) for step in staircases[component])
+
+
+def bjtree(problem: Problem, deadline: Deadline) -> Found:
+    """The best binary tree by the problem's objective within its caps."""
+    model, caps = problem.model, problem.caps
+
+    def least(cpu_weight: float, memory_weight: float) -> tuple[Point, bool]:
+        parts = [best_binary_tree(model, component, deadline, cpu_weight, memory_weight) for component in model.graph.components]
+        return point_of(model, join_components(model, [tree for tree, _ in parts])), all(exact for _, exact in parts)
+
+    cheapest, exact_cpu = least(1.0, 0.0)
+    if problem.objective is Objective.MIN_CPU and caps.admit(cheapest):
+        return Found(cheapest, (cheapest,), Proof.OPTIMAL if exact_cpu else Proof.NONE, cheapest.cpu if exact_cpu else None, SPACE)
+    smallest, exact_memory = least(0.0, 1.0)
+    points = [cheapest, smallest]
+    whole = False
+    if exact_cpu and exact_memory:
+        parts = [_staircase_of_binary_trees(model, component, caps, deadline) for component in model.graph.components]
+        complete = [part for part in parts if part is not None]
+        whole = len(complete) == len(parts)
+        if whole and all(complete):
+            points += sum_of_staircases(model, complete)
+    found = staircase(points)
+    best = choose(problem, found)
+    if problem.objective is Objective.MAX_HEADROOM or not (exact_cpu and exact_memory):
+        return Found(best, found, Proof.NONE, None, SPACE)
+    in_memory = problem.objective is Objective.MIN_MEMORY
+    bound, value = (smallest.memory_bytes, best.memory_bytes) if in_memory else (cheapest.cpu, best.cpu)
+    if whole:
+        return Found(best, found, Proof.OPTIMAL, value if caps.admit(best) else bound, SPACE)
+    return Found(best, found, Proof.BOUNDED, bound, SPACE)

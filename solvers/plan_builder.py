@@ -1,0 +1,152 @@
+"""A priced tree as a plan on the wire: operators, proof, headroom, validity, shortfall, fingerprint (contract §3)."""
+
+from __future__ import annotations
+
+import math
+
+from models.fingerprint import fingerprint
+from models.plan import (
+    PLAN_FORMAT,
+    Algorithm,
+    Cost,
+    Operator,
+    OperatorKind,
+    Pipeline,
+    Plan,
+    Probe,
+    Proof,
+    Shortfall,
+    State,
+    Validity,
+)
+from models.request import Objective, PlanRequest, Query
+from solvers.choice import objective_value
+from solvers.cost import PricedTree
+from solvers.explanation import explain, warnings_of
+from solvers.graph import JoinGraph, bits
+from solvers.search import Found, Problem
+from solvers.sensitivity import headroom, validity
+from solvers.tree import Join, Tree
+
+__all__ = ["build_plan", "normalised"]
+
+
+def normalised(query: Query, graph: JoinGraph) -> Query:
+    """The query with every estimated selectivity filled in: a plan stands on its own."""
+    if all(predicate.selectivity is not None for predicate in query.predicates):
+        return query
+    predicates = [
+        predicate if predicate.selectivity is not None else predicate.model_copy(update={"selectivity": edge.selectivity})
+        for predicate, edge in zip(query.predicates, graph.edges, strict=True)
+    ]
+    return query.model_copy(update={"predicates": predicates})
+
+
+def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
+    """The joins of a priced tree, flat, inputs before users, the root last."""
+    model, graph = problem.model, problem.model.graph
+    ids = {node.mask: f"join-{number}" for number, node in enumerate(priced.nodes, 1)}
+
+    def name(tree: Tree) -> str:
+        return ids[tree.mask] if isinstance(tree, Join) else graph.names[tree]
+
+    operators = []
+    for node, join in zip(priced.nodes, priced.joins, strict=True):
+        inputs = [name(child) for child in node.inputs]
+        root = node is priced.nodes[-1]
+        pipelines = []
+        for k, pipeline in enumerate(join.pipelines):
+            visited, probes = join.blocks[k], []
+            for probe in pipeline.probes:
+                probes.append(
+                    Probe(
+                        target=inputs[probe.target],
+                        algorithm=Algorithm.HASH if probe.hashed else Algorithm.NESTED_LOOP,
+                        predicates=list(graph.between(visited, join.blocks[probe.target])),
+                        rate_in=probe.rate_in,
+                        rate_out=probe.rate_out,
+                        cpu=probe.cpu,
+                    )
+                )
+                visited |= join.blocks[probe.target]
+            pipelines.append(Pipeline(input=inputs[k], probes=probes))
+        operators.append(
+            Operator(
+                id=ids[node.mask],
+                kind=OperatorKind.BINARY_JOIN if len(inputs) == 2 else OperatorKind.MJOIN,
+                inputs=inputs,
+                streams=sorted(graph.names[i] for i in bits(node.mask)),
+                materialized=not root,
+                rate=model.rate(node.mask),
+                state_tuples=0.0 if root else model.size(node.mask),
+                state_bytes=0.0 if root else model.state_bytes(node.mask),
+                cpu=join.cpu,
+                states=[State(input=inputs[k], indexed=state.indexed, cpu=state.cpu) for k, state in enumerate(join.states)],
+                pipelines=pipelines,
+            )
+        )
+    return operators
+
+
+def gap_of(problem: Problem, found: Found) -> float | None:
+    """(value − bound) / value; for max_headroom, whose bound is above the value, (bound − value) / bound."""
+    if found.bound is None:
+        return None
+    value = objective_value(problem, found.best)
+    low, high = sorted((value, found.bound))
+    if problem.objective is Objective.MAX_HEADROOM and not math.isfinite(high):
+        return None
+    return (high - low) / high if high > 0.0 else 0.0
+
+
+def shortfall_of(problem: Problem, found: Found) -> Shortfall:
+    """What it would take: exact where the search proved it, otherwise the best of the plans it found."""
+    if (exact := found.lacking) is not None:
+        return Shortfall(
+            min_cpu=exact.min_cpu,
+            min_memory_bytes=exact.min_memory_bytes,
+            cpu_at_memory_cap=exact.cpu_at_memory_cap,
+            memory_bytes_at_cpu_cap=exact.memory_bytes_at_cpu_cap,
+            rate_scale=exact.rate_scale,
+        )
+    caps, points = problem.caps, (*found.points, found.best)
+    in_memory = [point.cpu for point in points if point.memory_bytes <= caps.memory_bytes]
+    in_cpu = [point.memory_bytes for point in points if point.cpu <= caps.cpu]
+    factors = [headroom(problem.model.price(point.tree), problem.model.graph, caps) for point in points]
+    return Shortfall(
+        min_cpu=min(point.cpu for point in points),
+        min_memory_bytes=min(point.memory_bytes for point in points),
+        cpu_at_memory_cap=min(in_memory, default=None),
+        memory_bytes_at_cpu_cap=min(in_cpu, default=None),
+        rate_scale=max((factor for factor in factors if factor), default=None),
+    )
+
+
+def build_plan(request: PlanRequest, problem: Problem, found: Found) -> Plan:
+    """The plan of what a search found."""
+    model, caps = problem.model, problem.caps
+    priced = model.price(found.best.tree)
+    qualified = caps.admit(found.best)
+    operators = operators_of(problem, priced)
+    shortfall = None if qualified else shortfall_of(problem, found)
+    return Plan(
+        format=PLAN_FORMAT,
+        fingerprint=fingerprint(model.graph.names, operators),
+        qualified=qualified,
+        proof=found.proof,
+        bound=found.bound if found.proof is not Proof.NONE else None,
+        gap=gap_of(problem, found),
+        query=normalised(request.query, model.graph),
+        resources=request.resources,
+        costs=request.costs,
+        objective=request.objective,
+        cost=Cost(cpu=priced.cpu, memory_bytes=priced.memory_bytes, memory_tuples=priced.memory_tuples, output_rate=priced.output_rate),
+        headroom=headroom(priced, model.graph, caps),
+        operators=operators,
+        caches=[],
+        allocation=None,
+        shortfall=shortfall,
+        validity=[Validity(statistic=entry.statistic, low=entry.low, high=entry.high) for entry in validity(priced, model, caps)],
+        explanation=explain(problem, found, priced, shortfall),
+        warnings=warnings_of(problem, priced),
+    )

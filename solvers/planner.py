@@ -1,0 +1,64 @@
+"""From a request to a plan, in named steps: graph, search, plan.
+
+`METHODS` names every search; the seam is `solvers.search`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from importlib import import_module
+
+from models.plan import Plan
+from models.request import Method, PlanRequest
+from solvers.cost import CostModel
+from solvers.deadline import Deadline
+from solvers.graph import join_graph
+from solvers.plan_builder import build_plan
+from solvers.search import Caps, Found, Problem, Search
+
+__all__ = ["METHODS", "plan", "problem_of", "search"]
+
+
+def _lazily(module: str, name: str) -> Search:
+    """A search that is imported when it is first called: the command line must start fast."""
+
+    def call(problem: Problem, deadline: Deadline) -> Found:
+        function: Callable[[Problem, Deadline], Found] = getattr(import_module(module), name)
+        return function(problem, deadline)
+
+    return call
+
+
+METHODS: dict[Method, Search] = {
+    Method.AUTO: _lazily("solvers.auto", "auto"),
+    Method.MJOIN: _lazily("solvers.mjoin", "mjoin"),
+    Method.BJTREE: _lazily("solvers.bjtree", "bjtree"),
+}
+
+
+def problem_of(request: PlanRequest) -> Problem:
+    """The problem a request poses."""
+    caps = request.resources
+    return Problem(
+        model=CostModel(join_graph(request.query), request.costs),
+        caps=Caps(
+            math.inf if caps.cpu is None else caps.cpu,
+            math.inf if caps.memory_bytes is None else caps.memory_bytes,
+        ),
+        objective=request.objective,
+        seed=request.options.seed,
+    )
+
+
+def search(request: PlanRequest, problem: Problem, deadline: Deadline) -> Found:
+    """What the request's method finds."""
+    problem.model.check_range()
+    return METHODS[request.options.method](problem, deadline)
+
+
+def plan(request: PlanRequest) -> Plan:
+    """The best plan for a request."""
+    deadline = Deadline.after(request.options.time_limit)
+    problem = problem_of(request)
+    return build_plan(request, problem, search(request, problem, deadline))
