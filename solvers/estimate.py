@@ -1,0 +1,36 @@
+"""What would *this* plan cost? A request and a plan's shape, priced (contract §3, POST /v1/estimates)."""
+
+from __future__ import annotations
+
+from models.plan import EstimateRequest, OperatorShape, Plan, Proof
+from solvers.graph import JoinGraph
+from solvers.plan_builder import build_plan
+from solvers.planner import problem_of
+from solvers.probe_order import best_orders
+from solvers.search import Found, Problem, make_join, point_of
+from solvers.tree import Tree, leaf_mask
+
+__all__ = ["estimate", "tree_of"]
+
+
+def tree_of(problem: Problem, operators: list[OperatorShape]) -> Tree:
+    """The tree that validated operators describe; an input without a pipeline gets its best probe order."""
+    graph: JoinGraph = problem.model.graph
+    trees: dict[str, Tree] = {name: i for i, name in enumerate(graph.names)}
+    tree: Tree = 0
+    for operator in operators:
+        inputs = [trees[name] for name in operator.inputs]
+        given = {pipeline.input: [probe.target for probe in pipeline.probes] for pipeline in operator.pipelines}
+        best = best_orders(problem.model, [leaf_mask(child) for child in inputs])[0] if len(given) < len(inputs) else ()
+        orders = [
+            [operator.inputs.index(target) for target in given[name]] if name in given else list(best[k]) for k, name in enumerate(operator.inputs)
+        ]
+        tree = trees[operator.id] = make_join(inputs, orders)
+    return tree
+
+
+def estimate(request: EstimateRequest) -> Plan:
+    """The plan of the given shape with its figures. Nothing is searched, so nothing is proven."""
+    problem = problem_of(request)
+    point = point_of(problem.model, tree_of(problem, request.operators))
+    return build_plan(request, problem, Found(point, (point,), Proof.NONE, None, "plans of this shape"))
