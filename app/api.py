@@ -1,0 +1,281 @@
+"""The service: routes over the registry of endpoints, problems for whatever goes wrong.
+
+The event loop only moves bytes. A request gets a place (or a 503), its body is read up to the limit (or a 413), and a
+worker process decodes, validates, solves and encodes; the answer's bytes go out as they came. The pool, not this
+module, knows about processes; the worker, not this module, knows about models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import logging
+import re
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+from fastapi import FastAPI, Request, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.endpoints import ENDPOINTS, Endpoint
+from app.metrics import METRICS_MEDIA_TYPE, Metrics
+from app.openapi_document import INFO, SERVICE_PROBLEMS, SOLVE_PROBLEMS, TAGS, describe, request_body
+from app.pool import Answer, OverloadedError, Pool, WorkerLostError
+from app.problems import PROBLEM_MEDIA_TYPE, problem
+from app.settings import Settings, settings_from
+from models.service import Health, Readiness
+
+__all__ = ["create_app"]
+
+STATIC = Path(__file__).parent / "static"
+RETRY_AFTER = {"Retry-After": "1"}  # seconds: a place is free as soon as one solve ends, and most take milliseconds
+CLIENT_GONE = 499  # in logs and metrics only: nobody is there to read it
+SANE_ID = re.compile(r"[A-Za-z0-9._\-]{1,64}")
+
+# Swagger UI needs its own script, style and inline pictures, and this service's document: nothing from elsewhere.
+DOCS_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+log = logging.getLogger("watersmeet.http")
+
+
+class RefusedError(Exception):
+    """A request that is answered with a problem."""
+
+    def __init__(self, status: int, detail: str, about_body: bool = False, headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.response = _problem_response(status, detail, [("", detail)] if about_body else [], headers)
+
+
+class ClientGoneError(Exception):
+    """The client closed its connection before it was answered."""
+
+
+def _problem_response(status: int, detail: str, errors: list[tuple[str, str]] | None = None, headers: dict[str, str] | None = None) -> Response:
+    return Response(problem(status, detail, errors or ()), status, headers, PROBLEM_MEDIA_TYPE)
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The service as an ASGI application; its workers start and end with its lifespan."""
+    settings = settings or settings_from()
+    pool = Pool(settings)
+    metrics = Metrics(pool)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        pool.open()
+        try:
+            yield
+        finally:
+            await pool.close()
+
+    app = FastAPI(
+        title="Watersmeet",
+        summary="Plans for n-way joins over windows of streams",
+        description=INFO,
+        version=version("watersmeet"),
+        openapi_tags=TAGS,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
+    )
+    for index, endpoint in enumerate(ENDPOINTS):
+        app.add_api_route(
+            endpoint.path,
+            _solve_route(index, endpoint, pool, metrics, settings),
+            methods=["POST"],
+            response_model=endpoint.answer,
+            response_description=endpoint.answer.__doc__ or "The answer.",
+            operation_id=endpoint.operation_id,
+            summary=endpoint.summary,
+            description=endpoint.request.__doc__ or "",
+            tags=["solvers" if endpoint.path.startswith("/v1/solvers/") else "plans"],
+            responses=SOLVE_PROBLEMS,
+            openapi_extra=request_body(endpoint),
+        )
+    _add_service_routes(app, pool, metrics)
+    app.add_exception_handler(RefusedError, _answer_refused)
+    app.add_exception_handler(HTTPException, _answer_http_exception)
+    app.add_middleware(_Outermost, metrics=metrics, routes=frozenset(getattr(route, "path", "") for route in app.routes))
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    described = describe(app)
+    app.openapi = lambda: described  # type: ignore[method-assign]
+    return app
+
+
+def _solve_route(index: int, endpoint: Endpoint, pool: Pool, metrics: Metrics, settings: Settings) -> Callable[[Request], Awaitable[Response]]:
+    async def solve(request: Request) -> Response:
+        _check_media_type(request)
+        try:
+            with pool.place():
+                body = await _read_body(request, settings)
+                answer = await _unless_gone(request, pool.solve(index, request.state.request_id, body))
+        except OverloadedError:
+            raise RefusedError(503, "Every worker is busy and the queue is full; try again shortly.", headers=RETRY_AFTER) from None
+        except WorkerLostError as lost:
+            detail = "The solve did not end within its time limit and was stopped." if lost.timed_out else "The server failed on this request."
+            raise RefusedError(500, detail) from None
+        except ClientGoneError:
+            return Response(status_code=CLIENT_GONE)
+        if answer.status != 200:
+            return Response(answer.body, answer.status, media_type=PROBLEM_MEDIA_TYPE)
+        metrics.solved(endpoint.path, answer.seconds)
+        return Response(answer.body, media_type="application/json")
+
+    return solve
+
+
+def _check_media_type(request: Request) -> None:
+    media_type, _, parameters = request.headers.get("content-type", "").partition(";")
+    if media_type.strip().lower() != "application/json":
+        given = f"not {media_type.strip()[:80]}" if media_type.strip() else "and it has no Content-Type"
+        raise RefusedError(415, f"The body must be application/json, {given}.", about_body=True)
+    charset = parameters.lower().replace('"', "").partition("charset=")[2].partition(";")[0].strip()
+    if charset not in ("", "utf-8", "utf8"):
+        raise RefusedError(415, f"The body must be UTF-8, not {charset[:80]}.", about_body=True)
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise RefusedError(415, f"The body must come as it is, without Content-Encoding, not {encoding[:80]}.", about_body=True)
+
+
+async def _read_body(request: Request, settings: Settings) -> bytes:
+    """The body, as long as it keeps to the limits of size and time."""
+    declared = request.headers.get("content-length", "")
+    size, chunks = 0, []
+    try:
+        async with asyncio.timeout(settings.body_seconds):
+            while True:
+                if size > settings.body_bytes or (declared.isdigit() and int(declared[:20]) > settings.body_bytes):
+                    raise RefusedError(413, f"The body must be at most {settings.body_bytes} bytes.", about_body=True)
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGoneError
+                chunk = message.get("body", b"")
+                size += len(chunk)
+                chunks.append(chunk)
+                if size <= settings.body_bytes and not message.get("more_body", False):
+                    return b"".join(chunks)
+    except TimeoutError:
+        raise RefusedError(408, f"The body did not arrive within {settings.body_seconds:g} seconds.", about_body=True) from None
+
+
+async def _unless_gone(request: Request, work: Awaitable[Answer]) -> Answer:
+    """What `work` gives; cancelled as soon as the client has gone."""
+    solving = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({solving, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if solving.done():
+            return solving.result()
+        raise ClientGoneError
+    finally:
+        solving.cancel()
+        gone.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _add_service_routes(app: FastAPI, pool: Pool, metrics: Metrics) -> None:
+    @app.get("/healthz", operation_id="health", tags=["service"], summary="Is it up", responses=SERVICE_PROBLEMS)
+    async def health() -> Health:
+        """Answers at once, whatever the workers are doing."""
+        return Health(status="ok")
+
+    @app.get("/readyz", operation_id="readiness", tags=["service"], summary="Is it ready", responses={503: SOLVE_PROBLEMS[503], **SERVICE_PROBLEMS})
+    async def readiness() -> Readiness:
+        """Yes only when every worker is warm; until then 503."""
+        if not pool.ready:
+            raise RefusedError(503, f"Warming up: {pool.warm} of {pool.size} workers are warm.", headers=RETRY_AFTER)
+        return Readiness(status="ready", workers=pool.warm)
+
+    @app.get(
+        "/metrics",
+        operation_id="metrics",
+        tags=["service"],
+        summary="How it is doing",
+        response_class=Response,
+        responses={200: {"description": "Figures for Prometheus.", "content": {"text/plain": {"schema": {"type": "string"}}}}, **SERVICE_PROBLEMS},
+    )
+    async def figures() -> Response:
+        """Requests by route and status, latencies, solve times, queue length, busy workers."""
+        return Response(metrics.render(), media_type=METRICS_MEDIA_TYPE)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return Response((STATIC / "docs.html").read_bytes(), headers={"Content-Security-Policy": DOCS_POLICY}, media_type="text/html")
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> dict[str, object]:
+        return app.openapi()
+
+
+async def _answer_refused(_: Request, refused: Exception) -> Response:
+    assert isinstance(refused, RefusedError)
+    return refused.response
+
+
+async def _answer_http_exception(request: Request, failure: Exception) -> Response:
+    assert isinstance(failure, HTTPException)
+    headers = dict(failure.headers or {})
+    path = request.url.path[:200]
+    detail = str(failure.detail)
+    if failure.status_code == 404:
+        close = difflib.get_close_matches(path, [endpoint.path for endpoint in ENDPOINTS], n=1)
+        detail = f"There is nothing at {path}" + (f"; did you mean {close[0]}?" if close else "; see /docs.")
+    elif failure.status_code == 405:
+        detail = f"{path} takes {headers.get('Allow', headers.get('allow', 'another method'))}, not {request.method[:20]}."
+    return _problem_response(failure.status_code, detail, headers=headers)
+
+
+class _Outermost:
+    """Around every request: its id, its line in the log, its count in the metrics, and a problem for what nobody caught."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, routes: frozenset[str]) -> None:
+        self._app, self._metrics, self._routes = app, metrics, routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
+        request_id = given if SANE_ID.fullmatch(given) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        began, status = time.perf_counter(), 0
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] += [(b"x-request-id", request_id.encode()), (b"x-content-type-options", b"nosniff")]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        except Exception:
+            log.exception("request failed", extra={"request_id": request_id, "path": scope["path"]})
+            if status:
+                raise
+            await _problem_response(500, "The server failed on this request; its log says why.")(scope, receive, send_with_id)
+        finally:
+            seconds = time.perf_counter() - began
+            route = scope["path"] if scope["path"] in self._routes else "other"
+            self._metrics.answered(route, status, seconds)
+            log.info(
+                "request",
+                extra={"request_id": request_id, "method": scope["method"], "path": scope["path"], "status": status, "seconds": round(seconds, 6)},
+            )

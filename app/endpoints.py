@@ -1,0 +1,43 @@
+"""What the service can be asked: one line per question.
+
+To add one: a function `Request -> Answer` in solvers/, its two models in models/, and a line here. Routes, the
+OpenAPI document, workers and metrics follow from it. Functions are named, not imported, so that only workers load
+the solvers; whatever a function raises as WatersmeetError becomes a 422.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import cast
+
+from models.base import Model
+from models.plan import Diff, DiffRequest, EstimateRequest, Plan
+from models.request import PlanRequest
+
+__all__ = ["ENDPOINTS", "Endpoint"]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """POST `path` with a `request`; the answer is `function(request)`."""
+
+    path: str
+    operation_id: str
+    request: type[Model]
+    answer: type[Model]
+    function: str
+    summary: str
+
+    def load(self) -> Callable[[Model], Model]:
+        """The function itself; imports its module."""
+        module, name = self.function.split(":")
+        return cast(Callable[[Model], Model], getattr(import_module(module), name))
+
+
+ENDPOINTS = (
+    Endpoint("/v1/plans", "plan", PlanRequest, Plan, "solvers.planner:plan", "Plan a join of streams"),
+    Endpoint("/v1/estimates", "estimate", EstimateRequest, Plan, "solvers.estimate:estimate", "Price a plan of your own"),
+    Endpoint("/v1/diffs", "diff", DiffRequest, Diff, "solvers.diff:diff", "Compare two plans"),
+)

@@ -1,0 +1,94 @@
+"""The OpenAPI document, made for generated clients: one schema per model, one name per operation, one kind of error.
+
+Bodies are read by workers, not by FastAPI, so FastAPI does not see the request models; `describe` adds them, and
+`Problem`, to what it generates from the routes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import models_json_schema
+
+from app.endpoints import ENDPOINTS, Endpoint
+from app.problems import PROBLEM_MEDIA_TYPE, TITLES
+from models.problem import Problem
+
+__all__ = ["SERVICE_PROBLEMS", "SOLVE_PROBLEMS", "describe", "document", "request_body"]
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "openapi" / "examples"
+REFERENCE = "#/components/schemas/{model}"
+
+INFO = """A plan server for n-way joins over windows of streams.
+
+Give it the streams (rate, window), the predicates between them (selectivity) and what a plan may use (CPU, memory);
+it answers with a join tree, its probe orders, what they cost, and what is proven of them.
+
+Units: seconds, tuples, bytes; CPU in CPU-seconds per second. The same request gives the same bytes."""
+
+TAGS = [
+    {"name": "plans", "description": "Plans, and what is made of them."},
+    {"name": "solvers", "description": "The solvers on their own, for callers that have their own model."},
+    {"name": "service", "description": "Is it up, is it ready, how is it doing."},
+]
+
+
+def _problem(description: str) -> dict[str, Any]:
+    return {"description": description, "content": {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": REFERENCE.format(model="Problem")}}}}
+
+
+_RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait before asking again.", "schema": {"type": "integer", "minimum": 1}}}
+_DEFAULT = _problem("Any other error.")
+
+SOLVE_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    408: _problem(f"{TITLES[408]}: the body took too long to arrive."),
+    413: _problem(f"{TITLES[413]}: the body is larger than the service takes."),
+    415: _problem(f"{TITLES[415]}: the body is not application/json."),
+    422: _problem(f"{TITLES[422]}: every fault of the request, each with a JSON pointer."),
+    503: {**_problem(f"{TITLES[503]}: every worker is busy and the queue is full."), "headers": _RETRY_AFTER},
+    "default": _DEFAULT,
+}
+SERVICE_PROBLEMS: dict[int | str, dict[str, Any]] = {"default": _DEFAULT}
+
+
+def request_body(endpoint: Endpoint) -> dict[str, Any]:
+    """The request body of an endpoint, with the examples that are its own."""
+    content: dict[str, Any] = {"schema": {"$ref": REFERENCE.format(model=endpoint.request.__name__)}}
+    examples = _examples() if endpoint.operation_id == "plan" else {}
+    if examples:
+        content["examples"] = examples
+    return {"requestBody": {"required": True, "content": {"application/json": content}}}
+
+
+def _examples() -> dict[str, Any]:
+    """Every file of openapi/examples, by its name."""
+    return {file.stem: {"value": json.loads(file.read_text("utf-8"))} for file in sorted(EXAMPLES.glob("*.json"))}
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """The document of the app's routes."""
+    described = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary=app.summary,
+        description=app.description,
+        routes=app.routes,
+        tags=app.openapi_tags,
+        separate_input_output_schemas=False,
+    )
+    models = [endpoint.request for endpoint in ENDPOINTS] + [endpoint.answer for endpoint in ENDPOINTS] + [Problem]
+    _, schemas = models_json_schema([(model, "validation") for model in dict.fromkeys(models)], ref_template=REFERENCE)
+    components = {**described["components"]["schemas"], **schemas["$defs"]}
+    described["components"]["schemas"] = {name: components[name] for name in sorted(components)}
+    return described
+
+
+def document() -> dict[str, Any]:
+    """The service's document, the same on every machine."""
+    from app.api import create_app  # here because app.api describes its routes with this module
+
+    return create_app().openapi()

@@ -1,0 +1,227 @@
+"""A bounded pool of worker processes, asked from the event loop.
+
+Each worker is a fresh interpreter (never a fork of this one) that talks over its standard input and output; asyncio
+watches those pipes itself, so a task costs two writes and two reads and no thread. A worker that overstays its time
+(its own timer ends it), dies, or works for a client that has gone is replaced; the request that had it is answered.
+Nobody waits without bound: places are counted before a body is read, and waiting for a worker has its own limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.settings import Settings
+from app.worker import ANSWER, READY, TASK
+
+__all__ = ["Answer", "OverloadedError", "Pool", "WorkerLostError"]
+
+CANCEL_GRACE = 0.1  # seconds: most solves end within it, and a new worker takes longer to start than that
+RESTART_PAUSE = 1.0  # seconds between attempts to start a worker that does not start
+CLOSE_SECONDS = 1.0  # an idle worker ends at once when its input does; one that does not is killed
+
+ROOT = Path(__file__).resolve().parents[1]
+
+log = logging.getLogger("watersmeet.pool")
+
+
+class OverloadedError(Exception):
+    """No place, or no worker in time."""
+
+
+class WorkerLostError(Exception):
+    """The worker ended before it answered."""
+
+    def __init__(self, timed_out: bool) -> None:
+        super().__init__("timed out" if timed_out else "died")
+        self.timed_out = timed_out
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    seconds: float
+    """Time in the solver."""
+    body: bytes
+
+
+class _Worker:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self.process, self.tasks, self.answers = process, process.stdin, process.stdout
+
+    @classmethod
+    async def start(cls, settings: Settings) -> _Worker:
+        """A process that is not warm yet."""
+        path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
+        # -P: a folder called `app` or `models` where the service was started is not ours.
+        return cls(
+            await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-P", "-m", "app.worker", str(settings.time_limit), str(settings.grace)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,  # its own group: a solver's child processes end with it
+            )
+        )
+
+    async def ask(self, endpoint: int, request_id: str, body: bytes) -> Answer:
+        name = request_id.encode()
+        self.tasks.write(TASK.pack(endpoint, len(name), len(body)) + name + body)
+        await self.tasks.drain()
+        status, seconds, length = ANSWER.unpack(await self.answers.readexactly(ANSWER.size))
+        return Answer(status, seconds, await self.answers.readexactly(length))
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
+class Pool:
+    """`settings.worker_count` workers and `settings.queue` places to wait."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._workers: set[_Worker] = set()
+        self._idle: list[_Worker] = []
+        self._waiting: deque[asyncio.Future[_Worker]] = deque()
+        self._background: set[asyncio.Task[Any]] = set()
+        self._placed = 0
+        self.warm = 0
+        """Workers that are up and warm."""
+        self.replaced = 0
+        """Workers that ended before their time, so far."""
+
+    @property
+    def size(self) -> int:
+        return self._settings.worker_count
+
+    @property
+    def ready(self) -> bool:
+        """Whether every worker is warm."""
+        return self.warm == self.size
+
+    @property
+    def busy(self) -> int:
+        return self.warm - len(self._idle)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def open(self) -> None:
+        """Start all workers, without waiting for them."""
+        for _ in range(self.size):
+            self._spawn(self._keep_worker())
+
+    async def close(self) -> None:
+        """End all workers."""
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        ending = [asyncio.ensure_future(worker.process.wait()) for worker in self._workers]
+        for worker in self._workers:
+            worker.tasks.close()
+        if ending:
+            await asyncio.wait(ending, timeout=CLOSE_SECONDS)
+        for worker in self._workers:
+            worker.kill()
+        await asyncio.gather(*ending)
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """A place for one request, from before its body is read. Raises OverloadedError where all are taken."""
+        if self._placed >= self.size + self._settings.queue:
+            raise OverloadedError
+        self._placed += 1
+        try:
+            yield
+        finally:
+            self._placed -= 1
+
+    async def solve(self, endpoint: int, request_id: str, body: bytes) -> Answer:
+        """The answer of some worker. Raises OverloadedError or WorkerLostError; cancelled, it gives the worker up."""
+        task = self._spawn(self._ask(await self._take(), endpoint, request_id, body))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            asyncio.get_running_loop().call_later(CANCEL_GRACE, task.cancel)
+            raise
+
+    async def _ask(self, worker: _Worker, endpoint: int, request_id: str, body: bytes) -> Answer:
+        try:
+            answer = await worker.ask(endpoint, request_id, body)
+        except (asyncio.IncompleteReadError, OSError):
+            worker.kill()
+            status = await worker.process.wait()
+            log.warning("worker ended", extra={"request_id": request_id, "exit_status": status})
+            raise WorkerLostError(status == -signal.SIGALRM) from None
+        except asyncio.CancelledError:
+            worker.kill()
+            raise
+        self._give_back(worker)
+        return answer
+
+    async def _take(self) -> _Worker:
+        if self._idle:
+            return self._idle.pop()
+        promise: asyncio.Future[_Worker] = asyncio.get_running_loop().create_future()
+        self._waiting.append(promise)
+        try:
+            async with asyncio.timeout(self._settings.queue_seconds):
+                return await promise
+        except (TimeoutError, asyncio.CancelledError) as stopped:
+            if promise.done() and not promise.cancelled():
+                self._give_back(promise.result())  # handed over in the same moment
+            else:
+                with suppress(ValueError):
+                    self._waiting.remove(promise)
+            if isinstance(stopped, TimeoutError):
+                raise OverloadedError from None
+            raise
+
+    def _give_back(self, worker: _Worker) -> None:
+        while self._waiting:
+            promise = self._waiting.popleft()
+            if not promise.done():
+                promise.set_result(worker)
+                return
+        self._idle.append(worker)
+
+    async def _keep_worker(self) -> None:
+        """Keep one worker alive: start it, and another whenever it ends."""
+        while True:
+            worker = await _Worker.start(self._settings)
+            self._workers.add(worker)
+            try:
+                await worker.answers.readexactly(len(READY))
+            except asyncio.IncompleteReadError:
+                log.error("worker did not start", extra={"exit_status": await worker.process.wait()})
+                await asyncio.sleep(RESTART_PAUSE)
+            else:
+                self.warm += 1
+                self._give_back(worker)
+                await worker.process.wait()
+                self.warm -= 1
+                self.replaced += 1
+                if worker in self._idle:
+                    self._idle.remove(worker)
+            worker.kill()  # what it may have started
+            self._workers.discard(worker)
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """A task that is kept from being collected until it is done."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task

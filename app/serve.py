@@ -1,0 +1,28 @@
+"""`watersmeet serve`: the service under uvicorn."""
+
+from __future__ import annotations
+
+import math
+
+import uvicorn
+
+from app.api import create_app
+from app.logs import set_up_logging
+from app.settings import settings_from
+
+__all__ = ["serve"]
+
+
+def serve(host: str = "127.0.0.1", port: int = 8080) -> None:
+    """Serve until told to stop; then running solves may end, workers go with the service."""
+    settings = settings_from()
+    set_up_logging()
+    uvicorn.run(
+        create_app(settings),
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_seconds),
+    )

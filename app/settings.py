@@ -1,0 +1,76 @@
+"""Settings of the service: one environment variable each, WATERSMEET_ and the field's name in capitals.
+
+`settings_table` is the one documented table of them; the README holds a copy that a test compares.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from models.request import MAX_TIME_LIMIT
+
+__all__ = ["Settings", "SettingsError", "settings_from", "settings_table"]
+
+PREFIX = "WATERSMEET_"
+
+
+class SettingsError(ValueError):
+    """A variable that does not hold what it should; the message names it."""
+
+
+def _setting(default: float, doc: str, least: float, most: float, shown: str = "") -> Any:
+    return field(default=default, metadata={"doc": doc, "least": least, "most": most, "shown": shown})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the service runs. Whole numbers where the default is one."""
+
+    workers: int = _setting(0, "Worker processes; each solves one request at a time.", 0, 1024, "0: one per core")
+    queue: int = _setting(32, "Requests that may wait for a worker; one more is answered 503.", 0, 100_000)
+    queue_seconds: float = _setting(10.0, "Seconds a request may wait for a worker; then it is answered 503.", 0.0, 3600.0)
+    time_limit: float = _setting(MAX_TIME_LIMIT, "Longest time_limit a solve gets, in seconds; a longer one is cut to this.", 0.001, MAX_TIME_LIMIT)
+    grace: float = _setting(5.0, "Seconds past its time_limit after which a solve is stopped and its worker replaced.", 0.1, 3600.0)
+    body_bytes: int = _setting(4 * 1024 * 1024, "Largest request body, in bytes; a larger one is answered 413.", 1, 1 << 30, "4194304: 4 MiB")
+    body_seconds: float = _setting(10.0, "Seconds a client may take to send its body; then it is answered 408.", 0.1, 3600.0)
+    shutdown_seconds: float = _setting(30.0, "Seconds that running solves may take to end when the server is asked to stop.", 0.0, 3600.0)
+
+    @property
+    def worker_count(self) -> int:
+        return self.workers or len(os.sched_getaffinity(0))
+
+
+def settings_from(environment: Mapping[str, str] | None = None) -> Settings:
+    """The settings that the environment asks for; defaults for the rest.
+
+    >>> settings_from({"WATERSMEET_QUEUE": "8"}).queue
+    8
+    """
+    given = os.environ if environment is None else environment
+    values: dict[str, float] = {}
+    for entry in fields(Settings):
+        name = PREFIX + entry.name.upper()
+        text = given.get(name, "").strip()
+        if not text:
+            continue
+        least, most = entry.metadata["least"], entry.metadata["most"]
+        kind, words = (int, "a whole number") if isinstance(entry.default, int) else (float, "a number")
+        try:
+            value = kind(text)
+        except ValueError:
+            raise SettingsError(f"{name} must be {words}, got {text!r}") from None
+        if not least <= value <= most:
+            raise SettingsError(f"{name} must be between {least} and {most}, got {text}")
+        values[entry.name] = value
+    return Settings(**values)  # type: ignore[arg-type]
+
+
+def settings_table() -> str:
+    """Every setting as a Markdown table."""
+    rows = ["| variable | default | meaning |", "|---|---|---|"]
+    for entry in fields(Settings):
+        rows.append(f"| `{PREFIX}{entry.name.upper()}` | {entry.metadata['shown'] or entry.default} | {entry.metadata['doc']} |")
+    return "\n".join(rows) + "\n"

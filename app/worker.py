@@ -1,0 +1,105 @@
+"""One worker process: reads a request's bytes, solves it, writes the answer's bytes; one at a time.
+
+It is started by `app.pool` as `python -m app.worker` and talks over its standard input and output, in frames (`TASK`,
+`ANSWER`). It ends when its input does, so it never outlives the service. Each task has its deadline: a timer of the
+kernel that ends the process, whatever native code it is in; the pool then starts another.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable
+from typing import IO
+
+from app.body import BodyError, read
+from app.endpoints import ENDPOINTS, Endpoint
+from app.logs import set_up_logging
+from app.problems import problem
+from models.base import Model
+from solvers.errors import WatersmeetError
+
+__all__ = ["ANSWER", "READY", "TASK", "main", "respond"]
+
+TASK = struct.Struct("!HHI")  # endpoint, length of the request id, length of the body; then both
+ANSWER = struct.Struct("!HdI")  # status, seconds in the solver, length of the body; then the body
+READY = b"ready"  # sent once, when the worker is warm
+
+log = logging.getLogger("watersmeet.worker")
+
+
+def respond(
+    endpoint: Endpoint, function: Callable[[Model], Model], body: bytes, time_limit: float, start: Callable[[float], object]
+) -> tuple[int, bytes, float]:
+    """Status, bytes and seconds of the solve. `start` is told the solve's time limit before it begins."""
+    try:
+        request, limit = _limited(read(endpoint.request, body), time_limit)
+        start(limit)
+        began = time.perf_counter()
+        answer = function(request)
+        return 200, answer.model_dump_json().encode(), time.perf_counter() - began
+    except BodyError as bad:
+        count = len(bad.errors)
+        return 422, problem(422, f"The request has {count} fault{'s' if count > 1 else ''}.", bad.errors), 0.0
+    except WatersmeetError as bad:
+        return 422, problem(422, bad.detail, [(bad.pointer, bad.detail)]), 0.0
+
+
+def _limited(request: Model, longest: float) -> tuple[Model, float]:
+    """The request with its time limit cut to the longest, and that limit; a request without one may take the longest."""
+    options = getattr(request, "options", None)
+    holder = request if options is None else options
+    limit = getattr(holder, "time_limit", None)
+    if limit is None:
+        return request, longest
+    if limit <= longest:
+        return request, limit
+    cut = holder.model_copy(update={"time_limit": longest})
+    return (cut if options is None else request.model_copy(update={"options": cut})), longest
+
+
+def main(time_limit: float, grace: float) -> None:
+    """Serve tasks until the input ends."""
+    set_up_logging()
+    tasks, answers = _take_over_pipes()
+    from solvers.warm import warm
+
+    functions = [endpoint.load() for endpoint in ENDPOINTS]
+    warm()
+    gc.collect()
+    gc.freeze()  # what start-up made stays; collections during solves need not walk it
+    answers.write(READY)
+    answers.flush()
+    while header := tasks.read(TASK.size):
+        index, id_length, length = TASK.unpack(header)
+        request_id, body = tasks.read(id_length).decode(), tasks.read(length)
+        signal.setitimer(signal.ITIMER_REAL, grace)  # for decoding; default action: the process ends
+        try:
+            status, answer, seconds = respond(
+                ENDPOINTS[index], functions[index], body, time_limit, lambda limit: signal.setitimer(signal.ITIMER_REAL, limit + grace)
+            )
+        except Exception:
+            log.exception("solve failed", extra={"request_id": request_id, "path": ENDPOINTS[index].path})
+            status, answer, seconds = 500, problem(500, "The server failed on this request; its log says why."), 0.0
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        answers.write(ANSWER.pack(status, seconds, len(answer)) + answer)
+        answers.flush()
+
+
+def _take_over_pipes() -> tuple[IO[bytes], IO[bytes]]:
+    """The two pipes for ourselves: what a solver prints goes to standard error, and it reads nothing."""
+    tasks, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return tasks, answers
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]), float(sys.argv[2]))
