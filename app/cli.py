@@ -1,0 +1,305 @@
+"""The command line (contract §6): `watersmeet plan FILE` and its siblings.
+
+Plans and documents go to standard output, everything else to standard error. Exit 0: done; 1: the answer is "no";
+2: bad input. Each command imports what it needs when it runs, so that the program starts fast.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from models.plan import Plan
+    from models.request import PlanRequest
+
+__all__ = ["main"]
+
+DONE, NO, BAD_INPUT = 0, 1, 2
+
+M = TypeVar("M", bound="BaseModel")
+
+
+class RefusedError(Exception):
+    """Bad input: the lines say what is wrong."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
+
+
+def say(*lines: str) -> None:
+    """To a person: standard error."""
+    sys.stderr.write("\n".join(lines) + "\n")
+
+
+def put(text: str) -> None:
+    """The answer: standard output."""
+    sys.stdout.write(text + "\n")
+
+
+def read_value(name: str) -> Any:
+    """The JSON or YAML value of a file; `-` is standard input."""
+    from app.body import BodyError, decode_json, decode_yaml
+
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as failure:
+        raise RefusedError(f"{name}: {failure.strerror or failure}") from None
+    as_yaml = name.endswith((".yaml", ".yml")) or (name == "-" and not data.lstrip().startswith(b"{"))
+    try:
+        return decode_yaml(data) if as_yaml else decode_json(data)
+    except BodyError as bad:
+        raise RefusedError(f"{name}:", *(_fault(where, what) for where, what in bad.errors)) from None
+
+
+def _fault(where: str, what: str) -> str:
+    return f"  {where}: {what}" if where else f"  {what}"
+
+
+def validate(model: type[M], value: Any, name: str) -> M:
+    """The value as a model, or every fault of it."""
+    from pydantic import ValidationError
+
+    from models.faults import errors_of
+
+    try:
+        return model.model_validate(value)
+    except ValidationError as failure:
+        raise RefusedError(f"{name}:", *(_fault(where, what) for where, what in errors_of(failure, model))) from None
+
+
+def read_request(arguments: argparse.Namespace) -> PlanRequest:
+    from models.request import PlanRequest
+
+    value = read_value(arguments.file)
+    if isinstance(value, dict) and value.get("format") is not None:
+        # A plan stands on its own: its request can be planned again.
+        value = {key: value[key] for key in ("query", "resources", "costs", "objective") if key in value}
+    options = {key: getattr(arguments, key) for key in ("method", "time_limit") if getattr(arguments, key, None) is not None}
+    if options and isinstance(value, dict):
+        given = value.get("options")
+        value = {**value, "options": {**(given if isinstance(given, dict) else {}), **options}}
+    return validate(PlanRequest, value, arguments.file)
+
+
+def read_plan(name: str) -> Plan:
+    from models.plan import Plan
+
+    value = read_value(name)
+    if not isinstance(value, dict) or "format" not in value:
+        raise RefusedError(f"{name}: this is not a plan (it has no format); make one with: watersmeet plan {name}")
+    return validate(Plan, value, name)
+
+
+def ask(url: str, path: str, body: BaseModel, answer: type[M]) -> M:
+    """The answer of a server instead of our own."""
+    import urllib.error
+    import urllib.request
+
+    if not url.startswith(("http://", "https://")):
+        raise RefusedError(f"--url must start with http:// or https://, got {url!r}")
+    request = urllib.request.Request(
+        url.rstrip("/") + path, data=body.model_dump_json().encode(), headers={"Content-Type": "application/json"}, method="POST"
+    )
+    try:
+        with urllib.request.urlopen(request) as response:
+            return answer.model_validate_json(response.read())
+    except urllib.error.HTTPError as failure:
+        text = failure.read().decode(errors="replace")
+        try:
+            problem = json.loads(text)
+            faults = [_fault(error["pointer"], error["detail"]) for error in problem.get("errors", [])]
+            raise RefusedError(f"{url}: {problem.get('title')}: {problem.get('detail')}", *faults) from None
+        except (ValueError, KeyError, AttributeError):
+            raise RefusedError(f"{url}: HTTP {failure.code}") from None
+    except urllib.error.URLError as failure:
+        raise RefusedError(f"{url}: {failure.reason}") from None
+
+
+def make_plan(arguments: argparse.Namespace) -> Plan:
+    from models.plan import Plan
+
+    request = read_request(arguments)
+    if getattr(arguments, "url", None):
+        return ask(arguments.url, "/v1/plans", request, Plan)
+    from solvers.planner import plan
+
+    return plan(request)
+
+
+def plan_command(arguments: argparse.Namespace) -> int:
+    plan = make_plan(arguments)
+    put(plan.model_dump_json(indent=2))
+    for warning in plan.warnings:
+        say(f"warning: {warning}")
+    if not plan.qualified:
+        say("not qualified: no plan found fits the caps; `shortfall` says what it would take")
+    return NO if arguments.strict and not plan.qualified else DONE
+
+
+def explain_command(arguments: argparse.Namespace) -> int:
+    from app.draw import draw_plan
+    from app.explain import compared
+
+    plan = make_plan(arguments)
+    put(draw_plan(plan))
+    put("")
+    for sentence in plan.explanation[1:]:
+        put(f"- {sentence}")
+    for sentence in compared(plan):
+        put(f"- {sentence}")
+    for warning in plan.warnings:
+        put(f"! {warning}")
+    return NO if arguments.strict and not plan.qualified else DONE
+
+
+def frontier_command(arguments: argparse.Namespace) -> int:
+    from app.draw import draw_frontier
+    from models.plan import Frontier
+    from solvers import words
+
+    request = read_request(arguments)
+    if arguments.url:
+        answer = ask(arguments.url, "/v1/frontiers", request, Frontier)
+    else:
+        from solvers.frontier import frontier
+
+        answer = frontier(request)
+    if arguments.format == "json":
+        put(answer.model_dump_json(indent=2))
+    elif not answer.points:
+        put("No plan fits the caps.")
+    else:
+        caps = request.resources
+        for line in draw_frontier([(point.cpu, point.memory_bytes) for point in answer.points], caps.cpu, caps.memory_bytes):
+            put(line)
+        put(f"{len(answer.points)} plans, proof: {answer.proof.value}")
+        put(f"{'CPU':>10} {'memory':>10}  kept")
+        for point in answer.points:
+            kept = ", ".join("⋈".join(operator.streams) for operator in point.plan.operators if operator.materialized)
+            line = f"{words.cpu(point.cpu):>10} {words.bytes_(point.memory_bytes):>10}  {kept or 'nothing'}"
+            put(line if len(line) <= 100 else line[:99] + "…")
+    return NO if arguments.strict and not answer.points else DONE
+
+
+def diff_command(arguments: argparse.Namespace) -> int:
+    from app.draw import draw_diff_table
+    from models.plan import DiffRequest
+    from solvers.diff import diff
+
+    before, after = read_plan(arguments.before), read_plan(arguments.after)
+    answer = diff(DiffRequest(before=before, after=after))
+    if arguments.format == "json":
+        put(answer.model_dump_json(indent=2))
+    else:
+        put("same structure" if answer.same_structure else "structure:")
+        for sentence in answer.structure:
+            put(f"  {sentence}")
+        if answer.request:
+            put("request:")
+            for sentence in answer.request:
+                put(f"  {sentence}")
+        put("cost:" if answer.cost else "same cost")
+        for line in draw_diff_table([(change.figure, change.before, change.after, change.ratio) for change in answer.cost]):
+            put(line)
+    worse = after.cost.cpu > before.cost.cpu or after.cost.memory_bytes > before.cost.memory_bytes or (before.qualified and not after.qualified)
+    return NO if arguments.strict and worse else DONE
+
+
+def serve_command(arguments: argparse.Namespace) -> int:
+    from app.serve import serve
+
+    serve(arguments.host, arguments.port)
+    return DONE
+
+
+def openapi_command(arguments: argparse.Namespace) -> int:
+    from app.openapi_document import document
+
+    text = json.dumps(document(), indent=2, ensure_ascii=False)
+    if arguments.output:
+        Path(arguments.output).write_text(text + "\n", encoding="utf-8")
+        say(f"wrote {arguments.output}")
+    else:
+        put(text)
+    return DONE
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        say(f"watersmeet: {message}")
+        raise SystemExit(BAD_INPUT)
+
+
+def _command(
+    commands: argparse._SubParsersAction[_Parser], name: str, run: Callable[[argparse.Namespace], int], help_: str
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=help_, description=help_)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _request_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a request, or a plan to make again, as JSON or YAML; - is standard input")
+    parser.add_argument("--url", help="ask this server instead of planning here")
+    parser.add_argument("--method", help="overrides the request's options.method")
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="overrides the request's options.time_limit")
+    parser.add_argument("--strict", action="store_true", help="exit 1 when nothing fits the caps")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands and their arguments."""
+    parser = _Parser(prog="watersmeet", description="Plans for n-way joins over windows of streams.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+    _request_arguments(_command(commands, "plan", plan_command, "print the plan for a request, as JSON"))
+    _request_arguments(_command(commands, "explain", explain_command, "draw the plan as a tree and say why it is this one"))
+    frontier = _command(commands, "frontier", frontier_command, "draw every trade-off between CPU and memory worth having")
+    _request_arguments(frontier)
+    frontier.add_argument("--format", choices=["text", "json"], default="text")
+    differ = _command(commands, "diff", diff_command, "what changed between two plans")
+    differ.add_argument("before", metavar="A", help="a plan")
+    differ.add_argument("after", metavar="B", help="another plan")
+    differ.add_argument("--format", choices=["text", "json"], default="text")
+    differ.add_argument("--strict", action="store_true", help="exit 1 when B costs more than A")
+    serving = _command(commands, "serve", serve_command, "answer requests over HTTP")
+    serving.add_argument("--host", default="127.0.0.1")
+    serving.add_argument("--port", type=int, default=8080)
+    documenting = _command(commands, "openapi", openapi_command, "print the OpenAPI document")
+    documenting.add_argument("--output", metavar="FILE", help="write it there instead")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code of one command."""
+    try:
+        arguments = build_parser().parse_args(argv)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    try:
+        run: Callable[[argparse.Namespace], int] = arguments.run
+        return run(arguments)
+    except RefusedError as refused:
+        say(*refused.lines)
+        return BAD_INPUT
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader left; Python would complain while flushing
+        return DONE
+    except Exception as failure:
+        from solvers.errors import WatersmeetError
+
+        if isinstance(failure, WatersmeetError):
+            say(_fault(failure.pointer, failure.detail).strip())
+            return BAD_INPUT
+        raise
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""A plan as text: the join tree with rates, state sizes and costs, at most 100 columns wide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from models.plan import Algorithm, Operator, Plan
+from models.request import Stream, Window
+from solvers import words
+
+__all__ = ["draw_diff_table", "draw_frontier", "draw_plan"]
+
+WIDTH = 100
+PLOT_ROWS, PLOT_COLUMNS = 16, 60
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+
+
+def draw_plan(plan: Plan) -> str:
+    """The tree, the probe orders of its multi-way joins, and the totals."""
+    lines = [*_tree(plan), "", *_orders(plan), *_totals(plan)]
+    return "\n".join(_cut(line) for line in lines)
+
+
+def _window(window: Window) -> str:
+    return f"{words.amount(window.seconds)} s" if window.seconds is not None else f"{words.amount(window.rows or 0)} rows"
+
+
+def _state_note(user: Operator | None, name: str) -> str:
+    """Whether the user of an input scans it although most states are indexed."""
+    if user is None:
+        return ""
+    state = next(state for state in user.states if state.input == name)
+    return "" if state.indexed else ", scanned"
+
+
+def _stream_line(stream: Stream, user: Operator | None) -> str:
+    tuples = stream.window.rows if stream.window.rows is not None else stream.rate * (stream.window.seconds or 0.0)
+    held = words.bytes_(tuples * stream.tuple_bytes)
+    return f"{stream.name}  {words.amount(stream.rate)}/s × {_window(stream.window)}, {held}{_state_note(user, stream.name)}"
+
+
+def _operator_line(operator: Operator, user: Operator | None) -> str:
+    kind = "⋈" if len(operator.inputs) == 2 else f"⋈{len(operator.inputs)}"
+    kept = f", kept {words.bytes_(operator.state_bytes)}{_state_note(user, operator.id)}" if operator.materialized else ""
+    return f"{kind} {operator.id}  {words.cpu(operator.cpu)} CPU → {words.amount(operator.rate)}/s{kept}"
+
+
+def _tree(plan: Plan) -> Iterator[str]:
+    streams = {stream.name: stream for stream in plan.query.streams}
+    operators = {operator.id: operator for operator in plan.operators}
+    if not operators:
+        yield from (_stream_line(stream, None) for stream in plan.query.streams)
+        return
+    # (what is drawn before the line, what is drawn before the lines below it, name, user)
+    waiting: list[tuple[str, str, str, Operator | None]] = [("", "", plan.operators[-1].id, None)]
+    while waiting:
+        before, below, name, user = waiting.pop()
+        if name in streams:
+            yield before + _stream_line(streams[name], user)
+            continue
+        operator = operators[name]
+        yield before + _operator_line(operator, user)
+        children = [
+            (below + ("└─ " if last else "├─ "), below + ("   " if last else "│  "), child, operator)
+            for child, last in ((child, child == operator.inputs[-1]) for child in operator.inputs)
+        ]
+        waiting.extend(reversed(children))
+
+
+def _orders(plan: Plan) -> Iterator[str]:
+    wide = [operator for operator in plan.operators if len(operator.inputs) > 2]
+    for operator in wide:
+        yield f"probe orders of {operator.id} (tuples/s after each step)"
+        for pipeline in operator.pipelines:
+            steps = [
+                f"{probe.target}{' scan' if probe.algorithm is Algorithm.NESTED_LOOP else ''} {words.amount(probe.rate_out)}"
+                for probe in pipeline.probes
+            ]
+            yield f"  {pipeline.input} → {' → '.join(steps)}"
+        yield ""
+    for cache in plan.caches:
+        yield (
+            f"cache {cache.id}: {cache.input} in {cache.operator}, steps {cache.first}–{cache.last} by {', '.join(cache.key)}, "
+            f"{1 - cache.miss_probability:.0%} hits, saves {words.cpu(cache.saves)}, costs {words.cpu(cache.costs)} CPU"
+        )
+    if plan.caches:
+        yield ""
+
+
+def _totals(plan: Plan) -> Iterator[str]:
+    caps = plan.resources
+    cpu = words.cpu(plan.cost.cpu) + (f" of {words.cpu(caps.cpu)}" if caps.cpu is not None else "")
+    memory = words.bytes_(plan.cost.memory_bytes) + (f" of {words.bytes_(caps.memory_bytes)}" if caps.memory_bytes is not None else "")
+    verdict = "qualified" if plan.qualified else "NOT qualified"
+    room = f", headroom ×{plan.headroom:.3g}" if plan.headroom is not None else ""
+    gap = f", gap {plan.gap:.2%}" if plan.gap else ""
+    yield f"{verdict}: {cpu} CPU, {memory}, {words.amount(plan.cost.output_rate)} results/s{room} (proof: {plan.proof.value}{gap})"
+
+
+def draw_diff_table(rows: list[tuple[str, float | None, float | None, float | None]]) -> list[str]:
+    """Figures of two plans side by side: name, before, after, ratio."""
+    width = max((len(name) for name, *_ in rows), default=0)
+    lines = []
+    for name, before, after, ratio in rows:
+        values = [("-" if value is None else words.amount(value)).rjust(10) for value in (before, after)]
+        lines.append(_cut(f"  {name.ljust(width)} {values[0]} → {values[1]}" + (f"  ×{ratio:.3g}" if ratio is not None else "")))
+    return lines
+
+
+def draw_frontier(points: list[tuple[float, float]], cpu_cap: float | None, memory_cap: float | None) -> list[str]:
+    """CPU (across) against memory (up), a point per plan, on linear axes from the least to the most."""
+    cpus, memories = [cpu for cpu, _ in points], [memory for _, memory in points]
+    low_cpu, high_cpu, low_memory, high_memory = min(cpus), max(cpus), min(memories), max(memories)
+    grid = [[" "] * PLOT_COLUMNS for _ in range(PLOT_ROWS)]
+    for cpu, memory in points:
+        column = round((cpu - low_cpu) / ((high_cpu - low_cpu) or 1.0) * (PLOT_COLUMNS - 1))
+        row = round((memory - low_memory) / ((high_memory - low_memory) or 1.0) * (PLOT_ROWS - 1))
+        grid[PLOT_ROWS - 1 - row][column] = "●"
+    labels = {0: words.bytes_(high_memory), PLOT_ROWS - 1: words.bytes_(low_memory)}
+    lines = [f"{labels.get(number, ''):>10} │{''.join(row).rstrip()}" for number, row in enumerate(grid)]
+    lines.append(" " * 11 + "└" + "─" * PLOT_COLUMNS)
+    lines.append(" " * 12 + f"{words.cpu(low_cpu)}{words.cpu(high_cpu).rjust(PLOT_COLUMNS - len(words.cpu(low_cpu)))} CPU")
+    caps = [f"CPU {words.cpu(cpu_cap)}"] if cpu_cap is not None else []
+    caps += [f"memory {words.bytes_(memory_cap)}"] if memory_cap is not None else []
+    return [*lines, f"caps: {', '.join(caps) or 'none'}"]
