@@ -133,10 +133,13 @@ def _check_predicate(i: int, predicate: Any, streams: Sequence[Any], first: dict
         if op not in (None, "="):
             yield ("predicates", i, "selectivity"), f"selectivity is required for {op!r}: only '=' can be estimated from distinct"
         elif left in first and right in first:
+            unknown = []
             for side, name in (("left", left), ("right", right)):
                 attribute = str(_get(predicate, side)).split(".", 1)[1]
                 if not _is_real(_get(_get(streams[first[name or ""]], "distinct"), attribute)):
-                    yield ("predicates", i, "selectivity"), f"selectivity is required, or distinct for {name}.{attribute}"
+                    unknown.append(f"{name}.{attribute}")
+            if unknown:
+                yield ("predicates", i, "selectivity"), f"selectivity is required, or distinct for {' and '.join(unknown)}"
 
 
 def check_operators(request: Any) -> Iterator[Fault]:
