@@ -15,22 +15,26 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from spark_adapter.errors import AdapterError, BindingError
+from spark_adapter.expressions import said
 from spark_adapter.java import java_home
 
-__all__ = ["DEFAULT_MASTER", "open_session", "settings"]
+__all__ = ["DEFAULT_MASTER", "JOINS", "open_session", "settings"]
 
 DEFAULT_MASTER = "local[2]"
 PACKAGES = ("models", "spark_adapter")
 
-# What every master gets. The bindings' own settings win over all of these.
-STREAMING = {
+# What Spark's own joins of streams run best with.
+JOINS = {
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     # Twice as fast as version 2 with RocksDB.
     "spark.sql.streaming.join.stateFormatVersion": "3",
-    # One Arrow batch per cell and micro-batch where possible; the default of 10,000 rows cuts a batch to pieces.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
     # Event times and bindings mean the same on every machine.
     "spark.sql.session.timeZone": "UTC",
+}
+# What every session of ours gets as well. The bindings' own settings win over all of these.
+STREAMING = JOINS | {
+    # One Arrow batch per cell and micro-batch where possible; the default of 10,000 rows cuts a batch to pieces.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
@@ -70,17 +74,11 @@ def open_session(spark: Mapping[str, str], master: str | None = None) -> SparkSe
     except AdapterError:
         raise
     except Exception as error:
-        raise BindingError([("/spark", f"Spark does not start on {chosen}: {first_line(error)}")]) from error
+        raise BindingError([("/spark", f"Spark does not start on {chosen}: {said(error)}")]) from error
     if not chosen.startswith("local["):
         # A local[…] master has no executors but its own process; any other needs our code sent along.
         session.sparkContext.addPyFile(str(_packed()))
     return session
-
-
-def first_line(error: BaseException) -> str:
-    """What Spark says is wrong, without its stack trace."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
 
 
 def _packed() -> Path:
