@@ -10,14 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 
-__all__ = ["ExpressionError", "Reference", "analyzed", "column_or_expression", "quoted", "references", "said"]
+__all__ = ["SPARK_ERRORS", "ExpressionError", "Reference", "analyzed", "column_or_expression", "quoted", "references", "said"]
 
 Reference = tuple[str, ...]
 """A name as its parts: (bids, price); (bids,) for a whole stream; () for all of them."""
+
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
+"""What Spark raises where it cannot do what it is asked; the second where PySpark does not know the first's class."""
 
 # Built-in functions that call any Java method by its name.
 CALLS_JAVA = frozenset({"reflect", "java_method", "try_reflect"})
@@ -70,7 +74,7 @@ def references(spark: SparkSession, text: str) -> list[Reference]:
     """The names that an expression mentions. Raises ExpressionError where it is not an expression over one row."""
     try:
         root = spark._jsparkSession.sessionState().sqlParser().parseExpression(text)
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         raise ExpressionError(f"{text!r} is not a SQL expression: {said(error)}") from None
     found: list[Reference] = []
     waiting = [_Node(root)]
@@ -110,7 +114,7 @@ def column_or_expression(spark: SparkSession, frame: DataFrame, text: str) -> Co
 def resolved(frame: DataFrame, column: Column, shown: str) -> DataFrame:
     try:
         projected = frame.select(column)
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         raise ExpressionError(f"{shown} cannot be resolved: {said(error)}") from None
     waiting = [_Node(projected._jdf.queryExecution().analyzed())]
     while waiting:
@@ -123,7 +127,8 @@ def resolved(frame: DataFrame, column: Column, shown: str) -> DataFrame:
 
 def said(error: BaseException) -> str:
     """What Spark says is wrong: its sentence, without error class, SQL state and stack trace."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    whole = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
+    lines = [line.strip() for line in whole.splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
     if text.startswith("[") and "] " in text:
         text = text.split("] ", 1)[1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import os
 import shutil
 import sys
@@ -14,14 +13,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark_adapter.errors import AdapterError, BindingError
-from spark_adapter.expressions import said
+import models.bindings
+from spark_adapter.errors import BindingError
+from spark_adapter.expressions import SPARK_ERRORS, said
 from spark_adapter.java import java_home
 
 __all__ = ["DEFAULT_MASTER", "JOINS", "open_session", "settings"]
 
 DEFAULT_MASTER = "local[2]"
-PACKAGES = ("models", "spark_adapter")
 
 # What Spark's own joins of streams run best with.
 JOINS = {
@@ -71,9 +70,7 @@ def open_session(spark: Mapping[str, str], master: str | None = None) -> SparkSe
             builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
-    except AdapterError:
-        raise
-    except Exception as error:
+    except (*SPARK_ERRORS, OSError, ValueError) as error:
         raise BindingError([("/spark", f"Spark does not start on {chosen}: {said(error)}")]) from error
     if not chosen.startswith("local["):
         # A local[…] master has no executors but its own process; any other needs our code sent along.
@@ -87,10 +84,7 @@ def _packed() -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     target = folder / "watersmeet.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for package in PACKAGES:
-            spec = importlib.util.find_spec(package)
-            assert spec is not None and spec.origin is not None
-            root = Path(spec.origin).parent
+        for root in (Path(models.bindings.__file__).parent, Path(__file__).parent):
             for file in sorted(root.rglob("*.py")):
-                archive.write(file, Path(package) / file.relative_to(root))
+                archive.write(file, file.relative_to(root.parent))
     return target

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 from pyspark.sql import types as T  # noqa: N812 - everyone's name for it
@@ -25,7 +24,7 @@ from models.plan import Plan
 from models.request import Comparison, Query
 from spark_adapter.documents import check_tree
 from spark_adapter.errors import BindingError, Fault
-from spark_adapter.expressions import ExpressionError, analyzed, column_or_expression, quoted, references, said
+from spark_adapter.expressions import SPARK_ERRORS, ExpressionError, analyzed, column_or_expression, quoted, references, said
 
 __all__ = ["attributes", "read_streams", "result_columns"]
 
@@ -110,7 +109,7 @@ def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: Spark
         if binding.source.schema_:
             reader = reader.schema(binding.source.schema_)
         frame = reader.load()
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         faults.append((f"{at}/source", f"Spark cannot open the source of {name}: {said(error)}"))
         return None
     event_time = F.lit(None).cast("timestamp")
@@ -124,7 +123,7 @@ def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: Spark
             frame.select(event_time.alias("ts")).withWatermark("ts", binding.watermark)
     except ExpressionError as error:
         faults.append((f"{at}/event_time", f"the event time of {name}, {error}"))
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         faults.append((f"{at}/watermark", f"the watermark of {name} must be an interval like '10 seconds', got {binding.watermark!r}: {said(error)}"))
     columns: dict[str, tuple[Column, T.DataType]] = {}
     for attribute in wanted:
