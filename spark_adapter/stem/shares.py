@@ -1,0 +1,177 @@
+"""How rows are spread over cells: the shares ("hypercube") scheme.
+
+The problem: p cells work side by side, and the rows of a result must meet in one of them. The method: the cells form a
+grid with a dimension per join attribute (attributes that predicates equate are one). A row has a coordinate, by hash, in
+every dimension whose attribute it has, and is copied along the others. A stream may also have a dimension of its own,
+spread by the hash of the whole row: that is what joins without equalities are left with. The shares are chosen so that
+the fewest bytes a second are sent: all ways of writing p as a product over the dimensions are tried where they are
+at most MAX_TRIED, otherwise each prime factor goes where it costs least, largest first.
+
+The guarantee: every result is made in exactly one cell, because each dimension with more than one coordinate belongs to
+some stream. Exact up to MAX_TRIED, a heuristic beyond. Complexity: MAX_TRIED · streams · dimensions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from models.request import Query
+
+__all__ = ["Dimension", "Grid", "choose_grid", "spread_keys"]
+
+MAX_TRIED = 20_000  # under a second, and more than p = 64 over a dozen attributes needs
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One axis of the grid."""
+
+    share: int
+    """Number of coordinates."""
+    attributes: Mapping[str, str]
+    """stream → the attribute of it that is hashed; the empty name for the whole row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The cells, numbered in mixed radix, the last dimension fastest."""
+
+    dimensions: tuple[Dimension, ...]
+    """Only those with more than one coordinate."""
+
+    @property
+    def cells(self) -> int:
+        return math.prod(dimension.share for dimension in self.dimensions)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        shares = [dimension.share for dimension in self.dimensions]
+        return tuple(math.prod(shares[d + 1 :]) for d in range(len(shares)))
+
+    def hashed(self, stream: str) -> list[int]:
+        """The dimensions in which a row of the stream has a coordinate."""
+        return [d for d, dimension in enumerate(self.dimensions) if stream in dimension.attributes]
+
+    def offsets(self, stream: str) -> list[int]:
+        """What to add to the cell of a row's own coordinates for every copy of it; 0 first."""
+        axes = [
+            [c * stride for c in range(dimension.share)] if stream not in dimension.attributes else [0]
+            for dimension, stride in zip(self.dimensions, self.strides, strict=True)
+        ]
+        return [sum(parts) for parts in itertools.product(*axes)]
+
+    def home(self, cell: int, streams: Sequence[str]) -> bool:
+        """Whether this cell is where rows of these streams are counted: the first of their copies."""
+        return all(
+            cell // stride % dimension.share == 0
+            for dimension, stride in zip(self.dimensions, self.strides, strict=True)
+            if not any(stream in dimension.attributes for stream in streams)
+        )
+
+    def meeting(self, left: Sequence[str], right: Sequence[str]) -> int:
+        """One of how many pairs of a left and a right row meet in a cell, where nothing but chance decides."""
+        return math.prod(
+            dimension.share
+            for dimension in self.dimensions
+            if any(stream in dimension.attributes for stream in left) and any(stream in dimension.attributes for stream in right)
+        )
+
+    def copies(self, streams: Sequence[str]) -> int:
+        """How many cells hold a row of these streams."""
+        return math.prod(dimension.share for dimension in self.dimensions if not any(stream in dimension.attributes for stream in streams))
+
+
+def choose_grid(query: Query, cells: int) -> Grid:
+    """The grid of `cells` cells that sends the fewest bytes. One cell where a window is counted in rows: its rows must meet in order."""
+    if cells < 2 or any(stream.window.rows is not None for stream in query.streams):
+        return Grid(())
+    axes = _axes(query)
+    sent = {stream.name: stream.rate * stream.tuple_bytes for stream in query.streams}
+    factors = _prime_factors(cells)
+
+    def cost(shares: Sequence[int]) -> float:
+        return math.fsum(
+            weight * math.prod(share for share, axis in zip(shares, axes, strict=True) if name not in axis) for name, weight in sent.items()
+        )
+
+    best: tuple[float, tuple[int, ...]] | None = None
+    if len(axes) ** len(factors) <= MAX_TRIED:
+        for places in itertools.product(range(len(axes)), repeat=len(factors)):
+            shares = [1] * len(axes)
+            for place, factor in zip(places, factors, strict=True):
+                shares[place] *= factor
+            candidate = (cost(shares), tuple(-share for share in shares))
+            best = candidate if best is None else min(best, candidate)
+        assert best is not None
+        chosen = [-share for share in best[1]]
+    else:
+        chosen = [1] * len(axes)
+        for factor in factors:
+            place = min(range(len(axes)), key=lambda d: (cost([s * factor if d == e else s for e, s in enumerate(chosen)]), d))
+            chosen[place] *= factor
+    return Grid(tuple(Dimension(share, axis) for share, axis in zip(chosen, axes, strict=True) if share > 1))
+
+
+def _axes(query: Query) -> list[dict[str, str]]:
+    """Every possible dimension: the classes of equated attributes, then each stream on its own."""
+    leader: dict[str, str] = {}
+    for predicate in query.predicates:
+        if predicate.op.value == "=":
+            for side in (predicate.left, predicate.right):
+                leader.setdefault(side, side)
+            first, second = leader[predicate.left], leader[predicate.right]
+            leader = {side: first if led == second else led for side, led in leader.items()}
+    axes: dict[str, dict[str, str]] = {}
+    for side, led in leader.items():
+        stream, attribute = side.split(".", 1)
+        axes.setdefault(led, {}).setdefault(stream, attribute)
+    return [*axes.values(), *({stream.name: ""} for stream in query.streams)]
+
+
+def _prime_factors(number: int) -> list[int]:
+    """Largest first.
+
+    >>> _prime_factors(12)
+    [3, 2, 2]
+    """
+    found, divisor = [], 2
+    while number > 1:
+        while number % divisor == 0:
+            found.append(divisor)
+            number //= divisor
+        divisor += 1
+    return found[::-1]
+
+
+def spread_keys(cells: int, partitions: int) -> list[int]:
+    """A grouping key per cell, such that Spark's hash puts cells into partitions in turn: no partition waits for another's cells."""
+    found: dict[int, list[int]] = {partition: [] for partition in range(partitions)}
+    wanted = [sum(1 for cell in range(cells) if cell % partitions == partition) for partition in range(partitions)]
+    key = 0
+    while any(len(found[partition]) < wanted[partition] for partition in range(partitions)):
+        partition = _murmur3(key) % partitions
+        if len(found[partition]) < wanted[partition]:
+            found[partition].append(key)
+        key += 1
+    return [found[cell % partitions][cell // partitions] for cell in range(cells)]
+
+
+def _murmur3(number: int) -> int:
+    """Spark's hash of an INT (Murmur3, 32 bits, seed 42), as a signed number."""
+    mask = 0xFFFFFFFF
+
+    def rotate(x: int, by: int) -> int:
+        return (x << by | x >> (32 - by)) & mask
+
+    k = rotate(number * 0xCC9E2D51 & mask, 15) * 0x1B873593 & mask
+    h = (rotate(42 ^ k, 13) * 5 + 0xE6546B64) & mask
+    h ^= 4
+    h = (h ^ h >> 16) * 0x85EBCA6B & mask
+    h = (h ^ h >> 13) * 0xC2B2AE35 & mask
+    h ^= h >> 16
+    return h - (1 << 32) if h & 0x80000000 else h

@@ -1,0 +1,251 @@
+"""Cells without Spark: random plans over random batches, run in memory, and the answer by the definition."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import operator
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+from hypothesis import strategies as st
+
+from models.plan import Plan
+from models.request import Query
+from spark_adapter.stem.operator import Outcome, evict, work_off
+from spark_adapter.stem.program import Program, program_of
+from spark_adapter.stem.shares import Grid, choose_grid
+from tests.spark_adapter.plans import Shape, make_plan
+
+__all__ = ["Batch", "Case", "Cells", "Memory", "by_definition", "cases", "reordered", "with_caches", "with_shares"]
+
+SECOND = 1_000_000
+ATTRIBUTES = ("x", "y")
+OPERATORS = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+Arrival = Mapping[str, int]
+"""id, ts in microseconds, x, y."""
+Batch = Mapping[str, Sequence[Arrival]]
+
+
+class Memory:
+    """A state store in a dictionary."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, bytes] = {}
+
+    def load(self) -> dict[str, bytes]:
+        return dict(self.content)
+
+    def get(self, key: str) -> bytes | None:
+        return self.content.get(key)
+
+    def put(self, key: str, value: bytes) -> None:
+        self.content[key] = value
+
+    def remove(self, key: str) -> None:
+        self.content.pop(key, None)
+
+
+def _hash(*parts: object) -> int:
+    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "big", signed=True)
+
+
+@dataclass
+class Cells:
+    """All cells of a pipeline. A result is the tuple of its rows' ids, in the order of the query's streams."""
+
+    plan: Plan
+    parallelism: int = 1
+    outcomes: list[Outcome] = field(default_factory=list)
+    stores: dict[int, Memory] = field(default_factory=dict)
+    program: Program = field(init=False)
+    grid: Grid = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.grid = choose_grid(self.plan.query, self.parallelism)
+        self.use(self.plan)
+
+    def use(self, plan: Plan) -> None:
+        """Go on with another plan over the same states."""
+        self.plan = plan
+        self.program = program_of(plan, {stream.name: 1 for stream in plan.query.streams})
+
+    def work_off(self, batch: Batch, watermark: int) -> Counter[tuple[int, ...]]:
+        found: Counter[tuple[int, ...]] = Counter()
+        for cell in range(self.grid.cells):
+            arrivals = self._sent(batch, cell)
+            store = self.stores.setdefault(cell, Memory())
+            outcome = (
+                work_off(self.program, self.grid, cell, store, arrivals, watermark)
+                if arrivals
+                else evict(self.program, self.grid, cell, store, watermark)
+            )
+            self.outcomes.append(outcome)
+            for frame in outcome.results:
+                found.update(frame.iter_rows())
+        return found
+
+    def _sent(self, batch: Batch, cell: int) -> dict[str, pl.DataFrame]:
+        """The rows that come to a cell."""
+        sent = {}
+        for stream in self.program.streams:
+            rows = [row for row in batch.get(stream.name, ()) if self._comes(stream.name, row, cell)]
+            if rows:
+                columns: dict[str, list[int]] = {"ts": [row["ts"] for row in rows], "h": [_hash(stream.name, sorted(row.items())) for row in rows]}
+                columns |= {side: [row[side.split(".")[1]] for row in rows] for side in stream.attributes}
+                columns[f"{stream.name}/0"] = [row["id"] for row in rows]
+                sent[stream.name] = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64))
+        return sent
+
+    def _comes(self, stream: str, row: Arrival, cell: int) -> bool:
+        for dimension, stride in zip(self.grid.dimensions, self.grid.strides, strict=True):
+            if stream in dimension.attributes:
+                attribute = dimension.attributes[stream]
+                value = _hash(row[attribute]) if attribute else _hash(stream, sorted(row.items()))
+                if value % dimension.share != cell // stride % dimension.share:
+                    return False
+        return True
+
+
+def by_definition(query: Query, batches: Sequence[tuple[Batch, int]]) -> Counter[tuple[int, ...]]:
+    """Every combination of rows that came in time: predicates, windows of time, and windows of rows as they stood at the last arrival.
+
+    Rows arrive batch by batch, within a batch by event time, then stream, then hash.
+    """
+    names = [stream.name for stream in query.streams]
+    arrived: list[tuple[str, Arrival]] = []
+    for batch, watermark in batches:
+        now = [(row["ts"], i, _hash(name, sorted(row.items())), name, row) for i, name in enumerate(names) for row in batch.get(name, ())]
+        arrived += [(name, row) for ts, _, _, name, row in sorted(now, key=lambda item: item[:3]) if ts >= watermark]
+    rows = {name: [(n, row) for n, (whose, row) in enumerate(arrived) if whose == name] for name in names}
+    conditions = []
+    for predicate in query.predicates:
+        (left, x), (right, y) = predicate.left.split("."), predicate.right.split(".")
+        conditions.append((OPERATORS[predicate.op.value], names.index(left), x, names.index(right), y))
+    found: Counter[tuple[int, ...]] = Counter()
+    for combination in itertools.product(*(rows[name] for name in names)):
+        last = max(n for n, _ in combination)
+        newest = max(row["ts"] for _, row in combination)
+        for stream, (n, row) in zip(query.streams, combination, strict=True):
+            if stream.window.seconds is not None and newest - row["ts"] > round(stream.window.seconds * SECOND):
+                break
+            if stream.window.rows is not None and sum(1 for m, _ in rows[stream.name] if n < m <= last) >= stream.window.rows:
+                break
+        else:
+            if all(compare(combination[left][1][x], combination[right][1][y]) for compare, left, x, right, y in conditions):
+                found[tuple(row["id"] for _, row in combination)] += 1
+    return found
+
+
+def reordered(plan: Plan, orders: Mapping[tuple[str, str], Sequence[int]]) -> Plan:
+    """The plan with the probes of (operator, input) permuted."""
+    document = plan.model_dump(mode="json", by_alias=True)
+    for entry in document["operators"]:
+        for pipeline in entry["pipelines"]:
+            order = orders.get((entry["id"], pipeline["input"]))
+            if order is not None:
+                pipeline["probes"] = [pipeline["probes"][i] for i in order]
+    return Plan.model_validate(document)
+
+
+def with_caches(plan: Plan, places: Sequence[tuple[str, str, int, int, str, float]]) -> Plan:
+    """The plan with caches at (operator, input, first, last, kind, bytes)."""
+    document = plan.model_dump(mode="json", by_alias=True)
+    below = {stream.name: [stream.name] for stream in plan.query.streams} | {entry.id: list(entry.streams) for entry in plan.operators}
+    for n, (operator_id, name, first, last, kind, size) in enumerate(places):
+        entry = next(entry for entry in plan.operators if entry.id == operator_id)
+        pipeline = next(pipeline for pipeline in entry.pipelines if pipeline.input == name)
+        streams = sorted(stream for probe in pipeline.probes[first : last + 1] for stream in below[probe.target])
+        document["caches"].append(
+            {"id": f"cache-{n + 1}", "operator": operator_id, "input": name, "first": first, "last": last, "streams": streams, "key": []}
+            | {"kind": kind, "group": n, "miss_probability": 0.5, "saves": 0.0, "costs": 0.0, "memory_bytes": size}
+        )
+    return Plan.model_validate(document)
+
+
+def with_shares(plan: Plan, shares: Mapping[tuple[str, str, int], float]) -> Plan:
+    """The plan with allowances: (operator, input, step) → share."""
+    allowances = [{"operator": o, "input": i, "step": s, "share": share, "rate": 0.0} for (o, i, s), share in shares.items()]
+    allocation: dict[str, Any] = {"throughput": 0.0, "saturation_throughput": 0.0, "freshness_met": True, "allowances": allowances, "streams": []}
+    return Plan.model_validate(plan.model_dump(mode="json", by_alias=True) | {"allocation": allocation})
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan, the batches with the watermark at the start of each, and how many cells to use."""
+
+    plan: Plan
+    batches: list[tuple[Batch, int]]
+    parallelism: int
+
+
+@st.composite
+def cases(draw: st.DrawFn, counted: bool = False, most_streams: int = 4) -> Case:
+    query = draw(queries(counted, most_streams))
+    return Case(draw(plans(query)), draw(batches(query)), draw(st.sampled_from([1, 2, 4])))
+
+
+@st.composite
+def queries(draw: st.DrawFn, counted: bool, most_streams: int) -> Query:
+    n = draw(st.integers(2, most_streams))
+    names = [f"s{i}" for i in range(n)]
+    streams = []
+    for name in names:
+        by_rows = counted and draw(st.booleans())
+        window = {"rows": draw(st.integers(1, 6))} if by_rows else {"seconds": draw(st.sampled_from([0.5, 1, 2, 5]))}
+        streams.append({"name": name, "rate": draw(st.sampled_from([1, 10])), "window": window})
+    pairs = [(i, draw(st.integers(0, i - 1))) for i in range(1, n) if draw(st.integers(0, 9))]
+    pairs += draw(st.lists(st.sampled_from(list(itertools.combinations(range(n), 2))), max_size=2))
+    predicates = [
+        {
+            "left": f"{names[i]}.{draw(st.sampled_from(ATTRIBUTES))}",
+            "op": draw(st.sampled_from(["=", "=", "=", "=", "<", ">=", "!="])),
+            "right": f"{names[j]}.{draw(st.sampled_from(ATTRIBUTES))}",
+            "selectivity": 0.5,
+        }
+        for i, j in pairs
+    ]
+    return Query.model_validate({"streams": streams, "predicates": predicates})
+
+
+@st.composite
+def plans(draw: st.DrawFn, query: Query) -> Plan:
+    """Any tree, any probe orders, any caches."""
+    nodes: list[Shape] = [stream.name for stream in query.streams]
+    while len(nodes) > 1:
+        width = draw(st.integers(2, len(nodes)))
+        taken = draw(st.permutations(range(len(nodes))))[:width]
+        nodes = [node for i, node in enumerate(nodes) if i not in taken] + [[nodes[i] for i in taken]]
+    plan = make_plan(query, nodes[0])
+    orders = {
+        (entry.id, pipeline.input): draw(st.permutations(range(len(pipeline.probes)))) for entry in plan.operators for pipeline in entry.pipelines
+    }
+    plan = reordered(plan, orders)
+    places = []
+    for entry in plan.operators:
+        for pipeline in entry.pipelines:
+            if len(pipeline.probes) > 1 and draw(st.booleans()):
+                first = draw(st.integers(0, len(pipeline.probes) - 1))
+                last = draw(st.integers(first, len(pipeline.probes) - 1))
+                size = draw(st.sampled_from([0.0, 400.0, 1e9]))
+                places.append((entry.id, pipeline.input, first, last, draw(st.sampled_from(["prefix", "global"])), size))
+    return with_caches(plan, places)
+
+
+@st.composite
+def batches(draw: st.DrawFn, query: Query) -> list[tuple[Batch, int]]:
+    """A few batches whose watermarks never go back; some rows are late, some streams silent."""
+    result: list[tuple[Batch, int]] = []
+    watermark, identity = -1, itertools.count()
+    for n in range(draw(st.integers(1, 5))):
+        batch = {}
+        for stream in query.streams:
+            rows = draw(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 2), st.integers(0, 2)), max_size=5))
+            batch[stream.name] = [{"id": next(identity), "ts": (n * 8 + at) * SECOND // 4, "x": x, "y": y} for at, x, y in rows]
+        result.append((batch, watermark))
+        watermark = max(watermark, draw(st.integers(0, n * 8 + 6)) * SECOND // 4)
+    return result
