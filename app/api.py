@@ -40,7 +40,7 @@ SANE_ID = re.compile(r"[A-Za-z0-9._\-]{1,64}")
 
 # Swagger UI needs its own script, style and inline pictures, and this service's document: nothing from elsewhere.
 DOCS_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
@@ -63,10 +63,10 @@ def _problem_response(status: int, detail: str, errors: list[tuple[str, str]] | 
     return Response(problem(status, detail, errors or ()), status, headers, PROBLEM_MEDIA_TYPE)
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
+def create_app(settings: Settings | None = None, pool: Pool | None = None) -> FastAPI:
     """The service as an ASGI application; its workers start and end with its lifespan."""
     settings = settings or settings_from()
-    pool = Pool(settings)
+    pool = pool or Pool(settings)
     metrics = Metrics(pool)
 
     @asynccontextmanager

@@ -24,6 +24,7 @@ __all__ = ["BodyError", "decode_json", "decode_yaml", "read"]
 M = TypeVar("M", bound=BaseModel)
 
 MAX_NODES = 1_000_000  # a YAML file of a few lines can stand for billions of nodes by its aliases
+MAX_DEPTH = 100  # a request has ten levels; an alias can lead back to itself
 MAX_REFUSED = 100  # like MAX_FAULTS: nobody mends more at a time
 
 
@@ -211,6 +212,8 @@ def _check_nodes(root: yaml.Node) -> None:
         seen += 1
         if seen > MAX_NODES:
             _refuse("the file's aliases stand for too much; write it out")
+        if len(location) > MAX_DEPTH:
+            _refuse("the file is nested too deeply")
         if isinstance(node, yaml.SequenceNode):
             waiting.extend(reversed([((*location, i), child) for i, child in enumerate(node.value)]))
         elif isinstance(node, yaml.MappingNode):

@@ -60,14 +60,14 @@ class _Worker:
         self.process, self.tasks, self.answers = process, process.stdin, process.stdout
 
     @classmethod
-    async def start(cls, settings: Settings) -> _Worker:
+    async def start(cls, settings: Settings, module: str) -> _Worker:
         """A process that is not warm yet."""
         path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
         # -P: a folder called `app` or `models` where the service was started is not ours.
         return cls(
             await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-P", "-m", "app.worker", str(settings.time_limit), str(settings.grace)),
+                *("-P", "-m", module, str(settings.time_limit), str(settings.grace)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": path},
@@ -88,10 +88,10 @@ class _Worker:
 
 
 class Pool:
-    """`settings.worker_count` workers and `settings.queue` places to wait."""
+    """`settings.worker_count` workers, each running `module`, and `settings.queue` places to wait."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, module: str = "app.worker") -> None:
+        self._settings, self._module = settings, module
         self._workers: set[_Worker] = set()
         self._idle: list[_Worker] = []
         self._waiting: deque[asyncio.Future[_Worker]] = deque()
@@ -201,7 +201,7 @@ class Pool:
     async def _keep_worker(self) -> None:
         """Keep one worker alive: start it, and another whenever it ends."""
         while True:
-            worker = await _Worker.start(self._settings)
+            worker = await _Worker.start(self._settings, self._module)
             self._workers.add(worker)
             try:
                 await worker.answers.readexactly(len(READY))

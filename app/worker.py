@@ -24,18 +24,18 @@ from app.problems import problem
 from models.base import Model
 from solvers.errors import WatersmeetError
 
-__all__ = ["ANSWER", "READY", "TASK", "main", "respond"]
+__all__ = ["ANSWER", "READY", "TASK", "Function", "main", "respond"]
 
 TASK = struct.Struct("!HHI")  # endpoint, length of the request id, length of the body; then both
 ANSWER = struct.Struct("!HdI")  # status, seconds in the solver, length of the body; then the body
 READY = b"ready"  # sent once, when the worker is warm
 
+Function = Callable[[Model], Model]
+
 log = logging.getLogger("watersmeet.worker")
 
 
-def respond(
-    endpoint: Endpoint, function: Callable[[Model], Model], body: bytes, time_limit: float, start: Callable[[float], object]
-) -> tuple[int, bytes, float]:
+def respond(endpoint: Endpoint, function: Function, body: bytes, time_limit: float, start: Callable[[float], object]) -> tuple[int, bytes, float]:
     """Status, bytes and seconds of the solve. `start` is told the solve's time limit before it begins."""
     try:
         request, limit = _limited(read(endpoint.request, body), time_limit)
@@ -63,14 +63,21 @@ def _limited(request: Model, longest: float) -> tuple[Model, float]:
     return (cut if options is None else request.model_copy(update={"options": cut})), longest
 
 
-def main(time_limit: float, grace: float) -> None:
-    """Serve tasks until the input ends."""
-    set_up_logging()
-    tasks, answers = _take_over_pipes()
+def load() -> list[Function]:
+    """The solvers, by endpoint, warm."""
     from solvers.warm import warm
 
     functions = [endpoint.load() for endpoint in ENDPOINTS]
     warm()
+    return functions
+
+
+def main(load: Callable[[], list[Function]] = load) -> None:
+    """Serve tasks until the input ends. Arguments: the longest time limit, and the grace past it, in seconds."""
+    time_limit, grace = map(float, sys.argv[1:])
+    set_up_logging()
+    tasks, answers = _take_over_pipes()
+    functions = load()
     gc.collect()
     gc.freeze()  # what start-up made stays; collections during solves need not walk it
     answers.write(READY)
@@ -102,4 +109,4 @@ def _take_over_pipes() -> tuple[IO[bytes], IO[bytes]]:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]), float(sys.argv[2]))
+    main()

@@ -1,0 +1,182 @@
+"""Workers under stress: nothing blocks the loop, nothing waits without bound, every worker comes back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from app.pool import Pool
+from app.settings import Settings
+from tests.app.serving import check_problem, post, running, until
+
+UNRULY = "tests.app.unruly_worker"
+
+
+def deed(name: str, time_limit: float = 300.0) -> dict[str, Any]:
+    return {"query": {"streams": [{"name": name, "rate": 1, "window": {"seconds": 1}}]}, "options": {"time_limit": time_limit}}
+
+
+@contextmanager
+def unruly(**settings: Any) -> Iterator[tuple[httpx.Client, Pool]]:
+    with running(Settings(**{"workers": 1, "queue": 1, **settings}), UNRULY) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[tuple[httpx.Client, Pool]]:
+    with unruly(workers=2, queue=4, grace=0.3) as service:
+        yield service
+
+
+def ask_in_background(client: httpx.Client, body: dict[str, Any]) -> socket.socket:
+    """A connection that has asked and not read its answer."""
+    content = httpx.Request("POST", "http://x/", json=body).content
+    connection = socket.create_connection((client.base_url.host, client.base_url.port or 80))
+    connection.sendall(b"POST /v1/plans HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(content) + content)
+    return connection
+
+
+def test_health_answers_at_once_while_every_worker_is_busy(service: tuple[httpx.Client, Pool]) -> None:
+    client, pool = service
+    connections = [ask_in_background(client, deed("hang")) for _ in range(2)]
+    until(lambda: pool.busy == 2, "both workers were busy")
+    began = time.perf_counter()
+    for _ in range(20):
+        assert client.get("/healthz").json() == {"status": "ok"}
+    assert time.perf_counter() - began < 2.0
+    for connection in connections:
+        connection.close()
+    until(lambda: pool.ready and pool.busy == 0, "both workers were free again")
+
+
+def test_a_client_that_leaves_frees_its_worker(service: tuple[httpx.Client, Pool]) -> None:
+    client, pool = service
+    replaced = pool.replaced
+    connection = ask_in_background(client, deed("hang"))
+    until(lambda: pool.busy == 1, "the worker was busy")
+    connection.close()
+    until(lambda: pool.replaced == replaced + 1 and pool.ready and pool.busy == 0, "the worker was replaced")
+    assert post(client, "/v1/plans", deed("ok")).status_code == 200
+
+
+def test_a_client_that_leaves_a_short_solve_costs_no_worker(service: tuple[httpx.Client, Pool]) -> None:
+    client, pool = service
+    replaced = pool.replaced
+    for _ in range(5):
+        ask_in_background(client, deed("ok")).close()
+    time.sleep(0.3)
+    until(lambda: pool.busy == 0, "the solves were over")
+    assert pool.replaced == replaced and pool.ready
+
+
+def test_a_client_that_leaves_the_queue_takes_no_worker() -> None:
+    with unruly() as (client, pool):
+        busy = ask_in_background(client, deed("hang"))
+        until(lambda: pool.busy == 1, "the worker was busy")
+        waiting = ask_in_background(client, deed("ok"))
+        until(lambda: pool.waiting == 1, "one waited")
+        waiting.close()
+        until(lambda: pool.waiting == 0, "none waited")
+        assert pool.busy == 1 and pool.replaced == 0
+        busy.close()
+
+
+@pytest.mark.parametrize("name", ["hang", "hang_in_native_code"])
+def test_a_solve_past_its_time_is_stopped_and_frees_its_worker(service: tuple[httpx.Client, Pool], name: str) -> None:
+    client, pool = service
+    began = time.perf_counter()
+    problem = check_problem(post(client, "/v1/plans", deed(name, time_limit=0.2)), 500)
+    assert 0.4 < time.perf_counter() - began < 5.0
+    assert problem["detail"] == "The solve did not end within its time limit and was stopped."
+    until(lambda: pool.ready, "the worker was replaced")
+    assert post(client, "/v1/plans", deed("ok")).status_code == 200
+
+
+def test_a_longer_time_limit_than_the_service_allows_is_cut() -> None:
+    with unruly(time_limit=2.5) as (client, _):
+        assert check_problem(post(client, "/v1/plans", deed("say_limit", 100.0)), 422)["detail"] == "limit 2.5"
+        assert check_problem(post(client, "/v1/plans", deed("say_limit", 1.5)), 422)["detail"] == "limit 1.5"
+
+
+def test_a_worker_that_dies_is_replaced_and_its_request_answered(service: tuple[httpx.Client, Pool]) -> None:
+    client, pool = service
+    problem = check_problem(post(client, "/v1/plans", deed("die")), 500)
+    assert problem["detail"] == "The server failed on this request."
+    until(lambda: pool.ready, "the worker was replaced")
+    assert post(client, "/v1/plans", deed("ok")).status_code == 200
+
+
+def test_an_idle_worker_that_dies_is_replaced_before_anyone_asks() -> None:
+    with unruly() as (client, pool):
+        (worker,) = pool._workers
+        os.kill(worker.process.pid, signal.SIGKILL)
+        until(lambda: pool.replaced == 1 and pool.ready, "the worker was replaced")
+        assert post(client, "/v1/plans", deed("ok")).status_code == 200
+
+
+def test_a_solver_that_fails_says_nothing_of_the_inside(service: tuple[httpx.Client, Pool]) -> None:
+    client, pool = service
+    replaced = pool.replaced
+    response = post(client, "/v1/plans", deed("fail"))
+    check_problem(response, 500)
+    assert "secret" not in response.text and "Traceback" not in response.text and "RuntimeError" not in response.text
+    assert pool.replaced == replaced
+
+
+def test_what_a_solver_prints_does_not_reach_the_answer(service: tuple[httpx.Client, Pool]) -> None:
+    client, _ = service
+    for _ in range(3):
+        assert post(client, "/v1/plans", deed("print")).json() == {"status": "ok"}
+
+
+def test_overload_is_503_with_retry_after_and_the_queue_stays_bounded() -> None:
+    with unruly(workers=1, queue=2) as (client, pool):
+        with ThreadPoolExecutor(12) as threads:
+            responses = list(threads.map(lambda _: post(client, "/v1/plans", deed("nap")), range(12)))
+        refused = [response for response in responses if response.status_code == 503]
+        assert len(refused) >= 6
+        assert sum(response.status_code == 200 for response in responses) == 12 - len(refused) >= 1
+        for response in refused:
+            check_problem(response)
+            assert int(response.headers["retry-after"]) >= 1
+        assert pool.waiting == 0
+        assert post(client, "/v1/plans", deed("ok")).status_code == 200
+
+
+def test_nobody_waits_for_a_worker_longer_than_the_setting_says() -> None:
+    with unruly(queue=5, queue_seconds=0.3) as (client, pool):
+        busy = ask_in_background(client, deed("hang"))
+        until(lambda: pool.busy == 1, "the worker was busy")
+        response = post(client, "/v1/plans", deed("ok"))
+        check_problem(response, 503)
+        assert "retry-after" in response.headers and pool.waiting == 0
+        busy.close()
+
+
+def test_not_ready_until_every_worker_is_warm() -> None:
+    with unruly(workers=2) as (client, pool):
+        assert client.get("/readyz").json() == {"status": "ready", "workers": 2}
+        post(client, "/v1/plans", deed("die"))
+        response = client.get("/readyz")
+        check_problem(response, 503)
+        assert "retry-after" in response.headers
+        until(lambda: client.get("/readyz").status_code == 200, "the service was ready again")
+        assert pool.warm == 2
+
+
+def test_stopping_the_service_ends_its_workers() -> None:
+    with unruly(workers=2) as (client, pool):
+        pids = [worker.process.pid for worker in pool._workers]
+        assert post(client, "/v1/plans", deed("ok")).status_code == 200
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
