@@ -18,9 +18,10 @@ from spark_adapter.errors import BindingError
 from spark_adapter.expressions import SPARK_ERRORS, said
 from spark_adapter.java import java_home
 
-__all__ = ["DEFAULT_MASTER", "JOINS", "open_session", "settings"]
+__all__ = ["DEFAULT_MASTER", "JOINS", "open_session", "send_code", "settings"]
 
 DEFAULT_MASTER = "local[2]"
+ARCHIVE = "watersmeet.zip"
 
 # What Spark's own joins of streams run best with.
 JOINS = {
@@ -72,17 +73,23 @@ def open_session(spark: Mapping[str, str], master: str | None = None) -> SparkSe
         session = builder.getOrCreate()
     except (*SPARK_ERRORS, OSError, ValueError) as error:
         raise BindingError([("/spark", f"Spark does not start on {chosen}: {said(error)}")]) from error
-    if not chosen.startswith("local["):
-        # A local[…] master has no executors but its own process; any other needs our code sent along.
-        session.sparkContext.addPyFile(str(_packed()))
+    send_code(session)
     return session
+
+
+def send_code(spark: SparkSession) -> None:
+    """Send our packages to the executors of a session, once. A local[…] master has none but its own process, which has them."""
+    context = spark.sparkContext
+    if context.master.startswith("local[") or context.master == "local" or any(name.endswith(ARCHIVE) for name in context.listFiles):
+        return
+    context.addPyFile(str(_packed()))
 
 
 def _packed() -> Path:
     """A zip file of the packages that executors import; gone when this process ends."""
     folder = Path(tempfile.mkdtemp(prefix="watersmeet-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    target = folder / "watersmeet.zip"
+    target = folder / ARCHIVE
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for root in (Path(models.bindings.__file__).parent, Path(__file__).parent):
             for file in sorted(root.rglob("*.py")):
