@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from models.plan import Cache, Operator, Pipeline, Plan
-    from models.request import Predicate, Query
+    from models.request import Query
 
 __all__ = ["Cached", "Comparison", "Join", "Module", "Program", "Route", "Segment", "Step", "Stream", "program_of"]
 
@@ -72,6 +72,8 @@ class Comparison:
     left: str
     op: str
     right: str
+    predicate: int = -1
+    """Its index in the query; −1 for a comparison with a cache's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +256,8 @@ def _in_order(operator: Operator) -> list[Pipeline]:
 def _step(query: Query, visited: Sequence[str], target: Module, scan: bool, share: float = 1.0, salt: int = 0) -> Step:
     equal: list[Comparison] = []
     other: list[Comparison] = []
-    for predicate in query.predicates:
-        found = _oriented(predicate, visited, target.streams)
+    for p in range(len(query.predicates)):
+        found = _oriented(query, p, visited, target.streams)
         if found is not None:
             (equal if found.op == "=" else other).append(found)
     return Step(target.key, tuple(equal), tuple(other), scan or not equal, share, salt, tuple(visited))
@@ -264,12 +266,13 @@ def _step(query: Query, visited: Sequence[str], target: Module, scan: bool, shar
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def _oriented(predicate: Predicate, visited: Sequence[str], members: Sequence[str]) -> Comparison | None:
+def _oriented(query: Query, p: int, visited: Sequence[str], members: Sequence[str]) -> Comparison | None:
+    predicate = query.predicates[p]
     op = predicate.op.value
     if _stream(predicate.left) in visited and _stream(predicate.right) in members:
-        return Comparison(predicate.left, op, predicate.right)
+        return Comparison(predicate.left, op, predicate.right, p)
     if _stream(predicate.right) in visited and _stream(predicate.left) in members:
-        return Comparison(predicate.right, MIRRORED[op], predicate.left)
+        return Comparison(predicate.right, MIRRORED[op], predicate.left, p)
     return None
 
 
@@ -304,8 +307,8 @@ def _place(
     class_of = _classes(query, members, [column for target in targets for column in target.columns])
     lookup: dict[str, str] = {}
     residual: list[Comparison] = []
-    for predicate in query.predicates:
-        found = _oriented(predicate, visited, members)
+    for p in range(len(query.predicates)):
+        found = _oriented(query, p, visited, members)
         if found is None:
             continue
         if found.op == "=" and class_of[found.right] not in lookup:

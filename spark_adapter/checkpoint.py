@@ -1,0 +1,114 @@
+"""What a checkpoint belongs to: a small document beside Spark's own files, read and written through Spark's file systems.
+
+A checkpoint may be gone on with by a plan whose states are the same; anything else is refused with what differs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark_adapter.errors import CheckpointError
+
+__all__ = ["CHECKPOINT_FORMAT", "Folder", "check_layout", "read_manifest", "write_manifest"]
+
+CHECKPOINT_FORMAT = "watersmeet.checkpoint/1"
+MANIFEST = "watersmeet.json"
+
+
+class Folder:
+    """A checkpoint's folder on whatever file system it lies."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._path = jvm.org.apache.hadoop.fs.Path(path)
+        self._files = self._path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+
+    def _child(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
+
+    def has(self, name: str) -> bool:
+        return bool(self._files.exists(self._child(name)))
+
+    def read(self, name: str) -> str:
+        stream = self._files.open(self._child(name))
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str) -> None:
+        """All of it or nothing: readers see the file before or the file after."""
+        draft = self._child(f".{name}.new")
+        stream = self._files.create(draft, True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+        target = self._child(name)
+        self._files.delete(target, False)
+        self._files.rename(draft, target)
+
+
+def read_manifest(folder: Folder) -> dict[str, Any] | None:
+    """The document of a checkpoint; None where there is no checkpoint yet."""
+    if not folder.has(MANIFEST):
+        if folder.has("offsets"):
+            raise CheckpointError([("/checkpoint", "the checkpoint was made by another program; give this pipeline a folder of its own")])
+        return None
+    try:
+        manifest = json.loads(folder.read(MANIFEST))
+    except ValueError:
+        manifest = None
+    if not isinstance(manifest, dict) or manifest.get("format") != CHECKPOINT_FORMAT:
+        raise CheckpointError([("/checkpoint", f"{MANIFEST} of the checkpoint is not of format {CHECKPOINT_FORMAT!r}; use a new folder")])
+    return manifest
+
+
+def write_manifest(folder: Folder, engine: str, fingerprint: str, layout: Mapping[str, Any]) -> None:
+    document = {"format": CHECKPOINT_FORMAT, "engine": engine, "fingerprint": fingerprint, "layout": layout}
+    folder.write(MANIFEST, json.dumps(document, indent=1, sort_keys=True) + "\n")
+
+
+def check_layout(manifest: Mapping[str, Any], engine: str, layout: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint whose states are not those of this plan, and say which."""
+    if manifest["engine"] != engine:
+        raise CheckpointError(
+            [("/checkpoint", f"the checkpoint was made by engine {manifest['engine']}, not {engine}; use that engine or a new folder")]
+        )
+    differences = list(_differences(manifest["layout"], layout))
+    if differences:
+        reasons = "; ".join(differences)
+        raise CheckpointError(
+            [("/checkpoint", f"the checkpoint holds the states of another query: {reasons}. Use a new folder, or the plan it was made with")]
+        )
+
+
+def _differences(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    found = []
+    before, now = known.get("streams", {}), wanted.get("streams", {})
+    for name in sorted({*before, *now}):
+        if name not in now:
+            found.append(f"it has stream {name}, which this plan has not")
+        elif name not in before:
+            found.append(f"it has no stream {name}")
+        else:
+            for what in sorted(before[name]):
+                if before[name][what] != now[name][what]:
+                    found.append(
+                        f"the {what} of {name} {'were' if what == 'columns' else 'was'} {_shown(before[name][what])}, now {_shown(now[name][what])}"
+                    )
+    for what, was in known.items():
+        if what != "streams" and was != wanted.get(what):
+            found.append(f"its {what} {'were' if what == 'predicates' else 'was'} {_shown(was)}, now {_shown(wanted.get(what))}")
+    return found
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return " ".join(f"{part} {key}" for key, part in value.items())
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)

@@ -1,0 +1,88 @@
+"""From documents to a pipeline: read, check, lay out, build. Nothing is started here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from models.bindings import Bindings
+from models.plan import Plan
+from spark_adapter import ENGINES
+from spark_adapter.checkpoint import Folder, check_layout, read_manifest, write_manifest
+from spark_adapter.documents import check_tree, read_bindings, read_plan
+from spark_adapter.errors import BindingError, EngineError
+from spark_adapter.native import native
+from spark_adapter.pipeline import Pipeline
+from spark_adapter.session import _packed
+from spark_adapter.sources import read_streams
+from spark_adapter.stem.engine import OBSERVED, SETTINGS, grid_from, layout, parallelism, stem
+from spark_adapter.stem.statistics import Measured
+
+__all__ = ["compiled"]
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+def compiled(plan: Plan | Mapping[str, Any], bindings: Bindings | Mapping[str, Any], spark: SparkSession, engine: str, cells: int | None) -> Pipeline:
+    if engine not in ENGINES:
+        raise EngineError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
+    if cells is not None and cells < 1:
+        raise EngineError(f"cells must be at least 1, got {cells}")
+    checked = plan if isinstance(plan, Plan) else read_plan(plan)
+    bound = bindings if isinstance(bindings, Bindings) else read_bindings(bindings)
+    check_tree(checked)
+    streams = read_streams(checked, bound, spark)
+    folder = Folder(spark, bound.checkpoint)
+    manifest = read_manifest(folder)
+    if engine == "native":
+        return _native(checked, bound, spark, streams, folder, manifest)
+    known = manifest["layout"] if manifest is not None and manifest["engine"] == engine else None
+    grid = grid_from(checked, cells or parallelism(spark), known)
+    partitions = known["partitions"] if known is not None else _partitions(bound, grid.cells)
+    kept = layout(checked, streams, grid, partitions)
+    if manifest is not None:
+        check_layout(manifest, engine, kept)
+    _send_code(spark)
+    results, program = stem(checked, bound, streams, grid, partitions)
+    measured = Measured(program)
+    return Pipeline(
+        checked,
+        bound,
+        spark,
+        results,
+        SETTINGS | {PARTITIONS: str(partitions)},
+        lambda: write_manifest(folder, engine, checked.fingerprint, kept),
+        measured.add,
+        measured.summary,
+        OBSERVED,
+    )
+
+
+def _send_code(spark: SparkSession) -> None:
+    """Our package to the executors, once per application. A local[…] master has no executors but its own process."""
+    context = spark.sparkContext
+    if not context.master.startswith("local[") and context.master != "local" and "watersmeet.zip" not in context._python_includes:
+        context.addPyFile(str(_packed()))
+
+
+def _partitions(bindings: Bindings, cells: int) -> int:
+    """A partition per cell, unless the bindings say otherwise: more would be stores that hold nothing."""
+    given = bindings.spark.get(PARTITIONS)
+    if given is None:
+        return cells
+    if not given.isdecimal() or int(given) < 1:
+        raise BindingError([(f"/spark/{PARTITIONS}", f"must be a whole number of at least 1, got {given!r}")])
+    return int(given)
+
+
+def _native(
+    plan: Plan, bindings: Bindings, spark: SparkSession, streams: Mapping[str, DataFrame], folder: Folder, manifest: Mapping[str, Any] | None
+) -> Pipeline:
+    """Spark's joins keep their states by their place in the tree: only the same plan can go on with them."""
+    results = native(plan, bindings, streams)
+    kept = {"plan": plan.fingerprint}
+    if manifest is not None:
+        check_layout(manifest, "native", kept)
+    return Pipeline(plan, bindings, spark, results, {}, lambda: write_manifest(folder, "native", plan.fingerprint, kept))

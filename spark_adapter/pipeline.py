@@ -1,0 +1,215 @@
+"""A plan bound to Spark: compiled, checked, ready to start. The same object for both engines."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from models.bindings import Bindings
+from models.plan import Plan
+from spark_adapter.errors import AdapterError, BindingError
+from spark_adapter.expressions import said
+
+__all__ = ["Pipeline", "Progress"]
+
+POLL_SECONDS = 0.5  # Spark keeps the progress of its last hundred batches, and no batch is that short
+STATISTICS = "statistics.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a pipeline is."""
+
+    running: bool
+    batches: int
+    """Batches that had rows or let go of state."""
+    rows: int
+    """Rows read from all sources."""
+    results: int | None
+    """Rows made; None where the engine does not count them."""
+    late: int
+    """Rows dropped because they came past the watermark."""
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+    """What the run measured, in the plan's terms; empty where the engine does not measure."""
+    spark: Mapping[str, Any] | None = None
+    """Spark's own progress of the last batch."""
+
+
+class Pipeline:
+    """One run of a plan. `start()` it, `await_termination()` or `await` it, `stop()` it; `progress` at any time."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        bindings: Bindings,
+        spark: SparkSession,
+        results: DataFrame,
+        settings: Mapping[str, str],
+        remember: Callable[[], None],
+        measure: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
+        summarise: Callable[[], Mapping[str, Any]] | None = None,
+        observed: str = "",
+    ) -> None:
+        self.plan, self.bindings, self.spark, self.results = plan, bindings, spark, results
+        self._settings, self._remember = settings, remember
+        self._measure, self._summarise, self._observed = measure, summarise, observed
+        self._query: StreamingQuery | None = None
+        self._watcher: threading.Thread | None = None
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._seen: tuple[int, str] = (-1, "")
+        self._batches = self._rows = self._late = 0
+        self._last: Mapping[str, Any] | None = None
+
+    def start(self) -> Pipeline:
+        """Start the query. Raises BindingError where Spark refuses the sink, the trigger or a setting."""
+        if self._query is not None:
+            raise AdapterError("this pipeline was started already; compile the plan again to run it again")
+        try:
+            with _settings(self.spark, {**self._settings, **self._changeable()}):
+                self._remember()
+                self._query = self._writer().start()
+        except PySparkException as error:
+            raise BindingError([("/sink", f"Spark does not start the pipeline: {said(error)}")]) from error
+        self._watcher = threading.Thread(target=self._watch, name="watersmeet progress", daemon=True)
+        self._watcher.start()
+        return self
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait for the end, or for `timeout` seconds; whether it has ended. Raises what ended it, if that was a fault."""
+        query = self._running()
+        try:
+            ended = query.awaitTermination(timeout) if timeout is not None else query.awaitTermination() or True
+        finally:
+            self._collect()
+        if ended:
+            self._close()
+        return bool(ended)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield from asyncio.to_thread(self.await_termination).__await__()
+
+    def stop(self) -> None:
+        """Stop after the batch at hand. A later run with the same checkpoint goes on from there."""
+        query = self._running()
+        query.stop()
+        self._close()
+
+    @property
+    def progress(self) -> Progress:
+        if self._query is None:
+            return Progress(False, 0, 0, 0, 0)
+        self._collect()
+        with self._lock:
+            statistics = self._summarise() if self._summarise else {}
+            results = statistics.get("results") if self._summarise else None
+            return Progress(self._query.isActive, self._batches, self._rows, results, self._late, statistics, self._last)
+
+    def _running(self) -> StreamingQuery:
+        if self._query is None:
+            raise AdapterError("this pipeline was not started; call start() first")
+        return self._query
+
+    def _writer(self) -> DataStreamWriter:
+        sink = self.bindings.sink
+        options = dict(sink.options)
+        writer = self.results.writeStream.format(sink.format).outputMode("append")
+        name = options.pop("queryName", "")
+        if name:
+            writer = writer.queryName(name)
+        trigger = self.bindings.trigger
+        if trigger.available_now:
+            writer = writer.trigger(availableNow=True)
+        elif trigger.processing_time is not None:
+            writer = writer.trigger(processingTime=trigger.processing_time)
+        return writer.options(**options).option("checkpointLocation", self.bindings.checkpoint)
+
+    def _changeable(self) -> dict[str, str]:
+        """Of the bindings' settings those that a session which is open can still take on."""
+        return {key: value for key, value in self.bindings.spark.items() if self.spark.conf.isModifiable(key)}
+
+    def _watch(self) -> None:
+        while not self._ended.wait(POLL_SECONDS):
+            query = self._running()
+            active = query.isActive
+            self._collect()
+            if not active:
+                return
+
+    def _close(self) -> None:
+        self._ended.set()
+        if self._watcher is not None and self._watcher is not threading.current_thread():
+            self._watcher.join()
+        self._collect()
+
+    def _collect(self) -> None:
+        """Take in the progress of batches since the last call."""
+        with self._lock:
+            for report in self._unread():
+                self._take(report)
+
+    def _unread(self) -> list[Mapping[str, Any]]:
+        """Oldest first. Read from the newest backwards: each report costs a conversation with the JVM."""
+        reports = self._running()._jsq.recentProgress()
+        found: list[Mapping[str, Any]] = []
+        for i in range(len(reports) - 1, -1, -1):
+            mark = (int(reports[i].batchId()), str(reports[i].timestamp()))
+            if mark <= self._seen:
+                break
+            found.append(json.loads(reports[i].json()))
+        if found:
+            self._seen = (int(found[0]["batchId"]), str(found[0]["timestamp"]))
+        return found[::-1]
+
+    def _take(self, report: Mapping[str, Any]) -> None:
+        self._last = report
+        rows = sum(max(0, source.get("numInputRows", 0)) for source in report.get("sources", ()))
+        self._rows += rows
+        if self._measure is None:
+            self._late += sum(operator.get("numRowsDroppedByWatermark", 0) for operator in report.get("stateOperators", ()))
+            self._batches += 1 if rows else 0
+            return
+        notes = [json.loads(text) for text in report.get("observedMetrics", {}).get(self._observed, {}).get("notes", ())]
+        if not notes:
+            return
+        self._batches += 1
+        figures = self._measure(notes)
+        self._late += sum(stream["late"] for stream in figures["streams"])
+        self._log({"batch": report["batchId"], "timestamp": report["timestamp"], "fingerprint": self.plan.fingerprint, **figures})
+
+    def _log(self, line: Mapping[str, Any]) -> None:
+        """One line per batch beside the checkpoint, where that lies on this machine's own disks; elsewhere `progress` has the figures."""
+        place = urlparse(self.bindings.checkpoint)
+        if place.scheme not in ("", "file"):
+            return
+        assert self._summarise is not None
+        with (Path(place.path) / STATISTICS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({**line, "measured": self._summarise().get("measured")}) + "\n")
+
+
+@contextmanager
+def _settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """The session with these settings. A query keeps those it was started with, so they need not stay."""
+    before = {key: spark.conf.get(key, None) for key in wanted}
+    try:
+        for key, value in wanted.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value)

@@ -1,0 +1,148 @@
+"""Engine `stem` on Spark: the whole plan as one stateful operator.
+
+The streams' rows are packed and sent to cells (see `shares`), a `transformWithState` operator works them off (see `operator`),
+and results are unpacked into the columns of the streams' rows. Checkpoints, retries and exactly-once are Spark's own;
+state modules lie in its state store as chunks of columns. Statistics leave the operator beside the results, one
+note per cell and batch, and are taken out by `observe` before the sink.
+
+What is state, and so must stay when another plan takes over a checkpoint: the streams with their windows and columns,
+the predicates, and the grid. Probe orders, algorithms, caches and allowances are not; materialized states are made
+anew from the streams' states where the plan before did not keep them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
+from pyspark.sql import types as T  # noqa: N812 - everyone's name for it
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from models.bindings import Bindings
+from models.plan import Plan
+from spark_adapter.expressions import quoted
+from spark_adapter.sources import attributes, result_columns
+from spark_adapter.stem.program import Program, program_of
+from spark_adapter.stem.shares import Dimension, Grid, choose_grid, spread_keys
+from spark_adapter.stem.worker import OUTPUT, PACKETS, CellProcessor, Packer, Unpacker
+
+__all__ = ["OBSERVED", "SETTINGS", "grid_from", "layout", "parallelism", "stem"]
+
+OBSERVED = "watersmeet"
+"""The name under which the notes are in Spark's progress."""
+
+SETTINGS = {
+    # transformWithState needs it.
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    # A batch then writes what changed instead of a snapshot of everything.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # One packet per cell and task where possible; the default of 10,000 rows cuts a batch to pieces.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+}
+
+
+def layout(plan: Plan, streams: Mapping[str, DataFrame], grid: Grid, partitions: int) -> dict[str, Any]:
+    """All that is state, in a form that can be written down and compared."""
+    return {
+        "streams": {
+            stream.name: {
+                "window": stream.window.model_dump(mode="json"),
+                "columns": streams[stream.name].schema.simpleString(),
+            }
+            for stream in sorted(plan.query.streams, key=lambda stream: stream.name)
+        },
+        "predicates": sorted(f"{p.left} {p.op.value} {p.right}" for p in plan.query.predicates),
+        "grid": [{"share": d.share, "attributes": dict(sorted(d.attributes.items()))} for d in grid.dimensions],
+        "partitions": partitions,
+    }
+
+
+def grid_from(plan: Plan, cells: int, known: Mapping[str, Any] | None) -> Grid:
+    """The grid of the checkpoint where there is one: rows already lie where it put them. Otherwise the best for this plan."""
+    if known is None:
+        return choose_grid(plan.query, cells)
+    return Grid(tuple(Dimension(entry["share"], entry["attributes"]) for entry in known["grid"]))
+
+
+def stem(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid: Grid, partitions: int) -> tuple[DataFrame, Program]:
+    """The results of the plan as one streaming DataFrame; `streams` as `read_streams` gives them."""
+    fields = {name: _row(frame).fields for name, frame in streams.items()}
+    program = program_of(plan, {name: len(found) for name, found in fields.items()})
+    keys = tuple(spread_keys(grid.cells, partitions))
+    wanted = attributes(plan.query)
+    packets: DataFrame | None = None
+    # Spark knows a checkpoint's sources by their order, so that must not depend on the plan.
+    for name in sorted(streams):
+        frame, columns = _coordinated(streams[name], name, wanted[name], grid)
+        packed = frame.mapInArrow(Packer(name, grid, keys, columns), PACKETS)
+        packets = packed if packets is None else packets.unionByName(packed)
+    assert packets is not None
+    worked = packets.groupBy("cell").transformWithState(CellProcessor(program, grid, keys), OUTPUT, "Append", "EventTime")
+    noted = worked.observe(OBSERVED, F.collect_list("note").alias("notes"))
+    schema = T.StructType(
+        [
+            T.StructField(column, field.dataType)
+            for stream in program.streams
+            for column, field in zip(stream.payload, fields[stream.name], strict=True)
+        ]
+    )
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    rows = noted.where(F.col("rows").isNotNull()).select("rows").mapInArrow(Unpacker(arrow), schema)
+    structs = [
+        F.struct(*(F.col(quoted(column)).alias(field.name) for column, field in zip(stream.payload, fields[stream.name], strict=True))).alias(
+            stream.name
+        )
+        for stream in program.streams
+    ]
+    return rows.select(*structs).select(*result_columns(plan, bindings)), program
+
+
+def _row(frame: DataFrame) -> T.StructType:
+    row = frame.schema["row"].dataType
+    assert isinstance(row, T.StructType)
+    return row
+
+
+def _coordinated(frame: DataFrame, name: str, wanted: Sequence[str], grid: Grid) -> tuple[DataFrame, tuple[str, ...]]:
+    """What a packet carries, with the row's coordinates, and what its columns are called in the cell."""
+    fields = _row(frame).fields
+    values = [F.col(quoted(f"a_{attribute}")) for attribute in wanted]
+    payload = [F.col(f"row.{quoted(field.name)}") for field in fields]
+    hashable = [column for column, field in zip(payload, fields, strict=True) if not _has_map(field.dataType)]
+    whole = F.xxhash64(F.col("ts"), *values, *hashable)
+    columns = {"ts": F.unix_micros(F.col("ts")), "h": whole}
+    columns |= {f"{name}.{attribute}": column for attribute, column in zip(wanted, values, strict=True)}
+    columns |= {f"{name}/{i}": column for i, column in enumerate(payload)}
+    for d in grid.hashed(name):
+        attribute = grid.dimensions[d].attributes[name]
+        coordinate = _coordinate(frame, attribute) if attribute else whole
+        columns[f"d{d}"] = F.pmod(coordinate, F.lit(grid.dimensions[d].share)).cast("int")
+    return frame.select(*(column.alias(f"c{i}") for i, column in enumerate(columns.values()))), tuple(columns)
+
+
+def _coordinate(frame: DataFrame, attribute: str) -> Column:
+    column = F.col(quoted(f"a_{attribute}"))
+    # −0.0 equals 0.0 but has another hash; the sum is 0.0 for both.
+    return F.xxhash64(column + F.lit(0.0)) if isinstance(frame.schema[f"a_{attribute}"].dataType, T.DoubleType) else F.xxhash64(column)
+
+
+def _has_map(kind: T.DataType) -> bool:
+    """Spark has no hash for maps."""
+    waiting = [kind]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, T.MapType):
+            return True
+        if isinstance(current, T.ArrayType):
+            waiting.append(current.elementType)
+        elif isinstance(current, T.StructType):
+            waiting += [field.dataType for field in current.fields]
+    return False
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks the cluster runs at once, as a power of two: those divide best over the dimensions of a grid."""
+    tasks = int(spark.sparkContext.defaultParallelism)
+    return 1 << (max(1, tasks).bit_length() - 1)

@@ -1,0 +1,179 @@
+"""What a run measured, in the plan's terms: ready to be put into a new request.
+
+Every cell notes, batch by batch, what happened at each probe step, state and cache. Rows that are copied to several
+cells are counted in one. Rates are rows per second of event time. The selectivity of a step is its rows out over the pairs
+that were within their windows, which does not depend on rates, on how full the windows were, or on the length of batches;
+along a route the steps multiply to σ of all streams visited, and that is what `observed` takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_adapter.stem.program import Program
+
+__all__ = ["Measured"]
+
+
+@dataclass(slots=True)
+class _Stream:
+    rows: int = 0
+    late: int = 0
+    first: int | None = None
+    last: int | None = None
+
+    @property
+    def rate(self) -> float | None:
+        """Rows per second of event time; the first row starts the clock and is not counted."""
+        if self.first is None or self.last is None or self.last <= self.first or self.rows < 2:
+            return None
+        return (self.rows - 1) * 1e6 / (self.last - self.first)
+
+    def add(self, note: Mapping[str, int]) -> None:
+        self.rows += note["rows"]
+        self.late += note["late"]
+        if "first" in note:
+            self.first = note["first"] if self.first is None else min(self.first, note["first"])
+            self.last = note["last"] if self.last is None else max(self.last, note["last"])
+
+
+@dataclass(slots=True)
+class _Step:
+    rows_in: int = 0
+    rows_out: int = 0
+    pairs: float = 0.0
+    measured: int = 0
+    cpu: float = 0.0
+
+
+@dataclass(slots=True)
+class _Figures:
+    streams: dict[str, _Stream] = field(default_factory=dict)
+    steps: dict[tuple[str, str, int], _Step] = field(default_factory=dict)
+    caches: dict[str, list[int]] = field(default_factory=dict)
+    """Key → hits, misses."""
+    cpu: dict[str, float] = field(default_factory=dict)
+    results: int = 0
+
+    def add(self, note: Mapping[str, Any]) -> None:
+        for name, seen in note.get("streams", {}).items():
+            self.streams.setdefault(name, _Stream()).add(seen)
+        for operator, name, i, rows_in, rows_out, pairs, measured, cpu in note.get("steps", ()):
+            step = self.steps.setdefault((operator, name, i), _Step())
+            step.rows_in += rows_in
+            step.rows_out += rows_out
+            step.pairs += pairs
+            step.measured += measured
+            step.cpu += cpu
+        for key, seen in note.get("caches", {}).items():
+            counts = self.caches.setdefault(key, [0, 0])
+            counts[0] += seen["hits"]
+            counts[1] += seen["misses"]
+        for part, seconds in note.get("cpu", {}).items():
+            self.cpu[part] = self.cpu.get(part, 0.0) + seconds
+        self.results += note.get("results", 0)
+
+
+class Measured:
+    """The figures of one run, so far."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.total = _Figures()
+        self._states: dict[tuple[int, str], Sequence[int]] = {}
+        """(cell, state) → rows and bytes when last heard of: a cell that is idle still holds them."""
+        self._caches: dict[tuple[int, str], tuple[int, float]] = {}
+
+    def add(self, notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Take in the notes of one batch; returns that batch's figures."""
+        batch = _Figures()
+        for note in notes:
+            batch.add(note)
+            self.total.add(note)
+            for name, size in note["states"].items():
+                self._states[note["cell"], name] = size
+            for key, seen in note.get("caches", {}).items():
+                self._caches[note["cell"], key] = (seen["rows"], seen["bytes"])
+        return self._said(batch)
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of the whole run, and what they say of the query."""
+        return self._said(self.total) | {"measured": self.measured()}
+
+    def measured(self) -> dict[str, Any]:
+        """Rates, selectivities of single predicates and of sub-joins: the names and places of a request."""
+        selectivity: dict[tuple[str, ...], list[float]] = {}
+        predicates: dict[int, list[float]] = {}
+        for join in self.program.joins:
+            for route in join.routes:
+                sigma: float | None = 1.0 if "+" not in route.input else None
+                for i, step in enumerate(route.steps):
+                    seen = self.total.steps.get((join.name, route.name, i))
+                    ratio = seen.measured / seen.pairs if seen is not None and seen.pairs > 0 else None
+                    comparisons = (*step.equal, *step.other)
+                    if seen is not None and ratio is not None and len(comparisons) == 1:
+                        found = predicates.setdefault(comparisons[0].predicate, [0.0, 0.0])
+                        found[0] += seen.measured
+                        found[1] += seen.pairs
+                    sigma = sigma * ratio if sigma is not None and ratio is not None and "+" not in step.target else None
+                    if sigma is not None and seen is not None:
+                        visited = tuple(sorted((*step.arriving, *step.target.split("+"))))
+                        weighed = selectivity.setdefault(visited, [0.0, 0.0])
+                        weighed[0] += sigma * seen.pairs
+                        weighed[1] += seen.pairs
+        return {
+            "rates": {f"{name}.rate": seen.rate for name, seen in sorted(self.total.streams.items()) if seen.rate is not None},
+            "selectivities": {f"predicates[{p}].selectivity": min(1.0, made / pairs) for p, (made, pairs) in sorted(predicates.items()) if pairs > 0},
+            "observed": [
+                {"streams": list(streams), "selectivity": min(1.0, made / pairs)}
+                for streams, (made, pairs) in sorted(selectivity.items())
+                if pairs > 0
+            ],
+        }
+
+    def _said(self, figures: _Figures) -> dict[str, Any]:
+        steps = []
+        for join in self.program.joins:
+            for route in join.routes:
+                for i, step in enumerate(route.steps):
+                    seen = figures.steps.get((join.name, route.name, i))
+                    if seen is not None:
+                        steps.append(
+                            {"operator": join.name, "input": route.name, "step": i, "target": self._name(step.target)}
+                            | {"rows_in": seen.rows_in, "rows_out": seen.rows_out}
+                            | {"selectivity": seen.measured / seen.pairs if seen.pairs > 0 else None, "cpu_seconds": seen.cpu}
+                        )
+        return {
+            "streams": [
+                {"stream": stream.name, "rows": arrived.rows, "late": arrived.late, "rate": arrived.rate}
+                for stream in self.program.streams
+                if (arrived := figures.streams.get(stream.name)) is not None
+            ],
+            "steps": steps,
+            "states": [
+                {"state": module.name, "streams": list(module.streams)} | dict(zip(("rows", "bytes"), self._held(module.name), strict=True))
+                for module in self.program.modules
+            ],
+            "caches": [
+                {"cache": segment.name, "hits": figures.caches.get(segment.cache, [0, 0])[0], "misses": figures.caches.get(segment.cache, [0, 0])[1]}
+                | dict(zip(("rows", "bytes"), self._cached(segment.cache), strict=True))
+                for join in self.program.joins
+                for route in join.routes
+                for segment in route.segments
+            ],
+            "results": figures.results,
+            "cpu_seconds": dict(sorted(figures.cpu.items())),
+        }
+
+    def _name(self, key: str) -> str:
+        return next(module.name for module in self.program.modules if module.key == key)
+
+    def _held(self, name: str) -> tuple[int, int]:
+        sizes = [size for (_, state), size in self._states.items() if state == name]
+        return sum(size[0] for size in sizes), sum(size[1] for size in sizes)
+
+    def _cached(self, key: str) -> tuple[int, float]:
+        sizes = [size for (_, cache), size in self._caches.items() if cache == key]
+        return sum(size[0] for size in sizes), sum(size[1] for size in sizes)

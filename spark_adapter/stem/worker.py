@@ -1,0 +1,175 @@
+"""What runs in Spark's Python workers: rows into packets, packets through a cell, results out of packets.
+
+A packet is a frame of columns as one binary value. Rows are packed before the shuffle, so that Spark moves and counts a
+few values instead of millions of rows, every stream keeps its own columns and types, and nothing passes through pandas.
+
+Imports stay inside: a worker must set POLARS_MAX_THREADS before polars is read, and the driver's own polars is not ours to bound.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from spark_adapter.stem.program import Program
+from spark_adapter.stem.shares import Grid
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, MapState, StatefulProcessorHandle, TimerValues
+
+    from spark_adapter.stem.operator import Outcome
+
+__all__ = ["OUTPUT", "PACKETS", "CellProcessor", "Packer", "Unpacker"]
+
+PACKETS = "cell INT, stream STRING, rows BINARY"
+OUTPUT = "rows BINARY, note STRING"
+RESULT_ROWS = 100_000  # rows of one packet of results: some ten megabytes
+BEFORE_ALL = -(1 << 62)  # the watermark while there is none
+
+
+def _one_thread() -> None:
+    """Spark runs a task per core already."""
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+
+
+@dataclass(frozen=True, slots=True)
+class Packer:
+    """Rows of one stream into packets, one per cell that they go to. Columns d0, d1, … are a row's coordinates."""
+
+    stream: str
+    grid: Grid
+    keys: tuple[int, ...]
+    """The grouping key of each cell."""
+    columns: tuple[str, ...]
+    """What the columns are called from here on: Spark itself stumbles over names with a dot."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _one_thread()
+        import polars as pl
+        import pyarrow as pa
+
+        from spark_adapter.stem.operator import encode
+
+        coordinates = {f"d{d}": self.grid.strides[d] for d in self.grid.hashed(self.stream)}
+        offsets = self.grid.offsets(self.stream)
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            frame = pl.from_arrow(batch)
+            assert isinstance(frame, pl.DataFrame)
+            frame.columns = list(self.columns)
+            if coordinates:
+                base = pl.sum_horizontal([pl.col(name).cast(pl.Int32) * stride for name, stride in coordinates.items()])
+                parts = frame.with_columns(base.alias("base")).partition_by("base", as_dict=True)
+            else:
+                parts = {(0,): frame}
+            cells: list[int] = []
+            packets: list[bytes] = []
+            for (first,), part in parts.items():
+                packet = encode(part.drop([*coordinates, "base"], strict=False))
+                cells += [self.keys[int(first) + offset] for offset in offsets]
+                packets += [packet] * len(offsets)
+            columns = [pa.array(cells, pa.int32()), pa.array([self.stream] * len(cells), pa.string()), pa.array(packets, pa.binary())]
+            yield pa.RecordBatch.from_arrays(columns, names=["cell", "stream", "rows"])
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacker:
+    """Packets of results into rows of this schema."""
+
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _one_thread()
+        from spark_adapter.stem.operator import decode
+
+        for batch in batches:
+            for packet in batch.column(0):
+                yield from decode(packet.as_buffer().to_pybytes()).to_arrow().cast(self.schema).combine_chunks().to_batches()
+
+
+class _Store:
+    """A cell's part of the state store."""
+
+    def __init__(self, state: MapState) -> None:
+        self.state = state
+
+    def load(self) -> dict[str, bytes]:
+        return {key[0]: bytes(value[0]) for key, value in self.state.iterator()}
+
+    def get(self, key: str) -> bytes | None:
+        found = self.state.getValue((key,))
+        return None if found is None else bytes(found[0])
+
+    def put(self, key: str, value: bytes) -> None:
+        self.state.updateValue((key,), (value,))
+
+    def remove(self, key: str) -> None:
+        self.state.removeKey((key,))
+
+
+class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not typed here
+    """The cells of one partition."""
+
+    def __init__(self, program: Program, grid: Grid, keys: tuple[int, ...]) -> None:
+        self.program, self.grid = program, grid
+        self.cells = {key: cell for cell, key in enumerate(keys)}
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        _one_thread()
+        self.handle = handle
+        self.store = _Store(handle.getMapState("modules", "key STRING", "value BINARY"))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803 - Spark's names
+        import polars as pl
+
+        from spark_adapter.stem.operator import decode, work_off
+
+        packets: dict[str, list[pl.DataFrame]] = {}
+        for row in rows:
+            packets.setdefault(row["stream"], []).append(decode(bytes(row["rows"])))
+        arrivals = {stream: pl.concat(frames) for stream, frames in packets.items()}
+        return self._said(work_off(self.program, self.grid, self.cells[key[0]], self.store, arrivals, _watermark(timerValues)))
+
+    def handleExpiredTimer(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        timerValues: TimerValues,  # noqa: N803 - Spark's name
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803 - Spark's name
+    ) -> Iterator[Row]:
+        """A cell that no row comes to still lets go of what is dead."""
+        from spark_adapter.stem.operator import evict
+
+        return self._said(evict(self.program, self.grid, self.cells[key[0]], self.store, _watermark(timerValues)))
+
+    def close(self) -> None:
+        """Nothing is held between batches."""
+
+    def _said(self, outcome: Outcome) -> Iterator[Row]:
+        """All state is written before anything is handed out: Spark may move on to the next cell in between."""
+        from spark_adapter.stem.operator import encode
+
+        wanted = None if outcome.expires is None else -(-outcome.expires // 1000)
+        registered = list(self.handle.listTimers())
+        for timer in registered:
+            if timer != wanted:
+                self.handle.deleteTimer(timer)
+        if wanted is not None and wanted not in registered:
+            self.handle.registerTimer(wanted)
+        said = [Row(rows=None, note=json.dumps(outcome.statistics))]
+        for frame in outcome.results:
+            said += [Row(rows=encode(part), note=None) for part in frame.iter_slices(RESULT_ROWS)]
+        return iter(said)
+
+
+def _watermark(timer_values: TimerValues) -> int:
+    """In microseconds. Spark says 0 before the first watermark."""
+    milliseconds = timer_values.getCurrentWatermarkInMs()
+    return milliseconds * 1000 if milliseconds > 0 else BEFORE_ALL
