@@ -60,6 +60,22 @@ def _between(owner: Ints, left: Ints, right: Ints, selectivity: Floats, equality
 
 
 @compiled
+def _size(streams: Ints, inside: NDArray[np.bool_], windows: Floats, left: Ints, right: Ints, selectivity: Floats) -> float:
+    """Π w · Π σ over the streams marked inside, on mantissas and exponents apart."""
+    mantissa, exponent = 1.0, 0
+    for i in streams:
+        mantissa, e = math.frexp(mantissa * windows[i])
+        exponent += e
+    for p in range(left.shape[0]):
+        if inside[left[p]] and inside[right[p]]:
+            mantissa, e = math.frexp(mantissa * selectivity[p])
+            exponent += e
+    if exponent > 1023:
+        return np.inf
+    return math.ldexp(mantissa, exponent) if exponent > -1100 else 0.0
+
+
+@compiled
 def _tables(size: Floats, per_second: Floats, product: Floats, joined: Ints, equal: Ints) -> tuple[Floats, Floats, Ints, Ints, NDArray[np.bool_]]:
     """For every union of blocks: size, Σ 1/T, the blocks it reaches by a predicate, by an equality, and whether it is connected."""
     m = size.shape[0]
@@ -404,6 +420,7 @@ class Ledger:
         )
         self.common = math.fsum([*(self.base * rate for rate in graph.rates), costs.join * model.rate(graph.all) if costs.join else 0.0])
         self.all_equalities = all(edge.equality for edge in graph.edges)
+        self._windows = np.array(graph.window_tuples, np.float64)
         self._left = np.array([edge.left for edge in graph.edges], np.int64)
         self._right = np.array([edge.right for edge in graph.edges], np.int64)
         self._selectivity = np.array([edge.selectivity for edge in graph.edges], np.float64)
@@ -415,8 +432,23 @@ class Ledger:
     def size(self, mask: int) -> float:
         size = self._sizes.get(mask)
         if size is None:
-            size = self._sizes[mask] = self.model.size(mask)
+            size = self._sizes[mask] = self._size(mask)
         return size
+
+    def _size(self, mask: int) -> float:
+        graph = self.model.graph
+        if any(subset & ~mask == 0 for subset, _ in graph.observed):
+            return graph.size(mask)
+        streams = self._streams_of(mask)
+        inside = np.zeros(len(graph), np.bool_)
+        inside[streams] = True
+        return float(_size(streams, inside, self._windows, self._left, self._right, self._selectivity))
+
+    def _streams_of(self, mask: int) -> Ints:
+        streams = self._streams.get(mask)
+        if streams is None:
+            streams = self._streams[mask] = np.fromiter(bits(mask), np.int64)
+        return streams
 
     def kept(self, mask: int) -> float:
         """What keeping the subresult of an inner join adds to the excess: making it and the least of keeping it."""
@@ -430,10 +462,7 @@ class Ledger:
     def _between(self, masks: Sequence[int]) -> tuple[Floats, Ints, Ints]:
         owner = np.full(len(self.model.graph), -1, np.int64)
         for k, mask in enumerate(masks):
-            streams = self._streams.get(mask)
-            if streams is None:
-                streams = self._streams[mask] = np.fromiter(bits(mask), np.int64)
-            owner[streams] = k
+            owner[self._streams_of(mask)] = k
         product, joined, equal = _between(owner, self._left, self._right, self._selectivity, self._equality, len(masks))
         return product, joined, equal
 

@@ -22,7 +22,20 @@ from solvers.region import MAX_EXACT_INPUTS, Ledger
 from solvers.search import Found, Point, Problem, make_join, point_of, staircase
 from solvers.tree import Tree, joins, leaf_mask
 
-__all__ = ["CAP_SLACK", "Draft", "Shape", "draft_of", "finish", "mjoin_shape", "priced", "shape_of", "shape_with", "sorted_inputs", "tree_of"]
+__all__ = [
+    "CAP_SLACK",
+    "Draft",
+    "Shape",
+    "draft_of",
+    "excess_of",
+    "finish",
+    "mjoin_shape",
+    "priced",
+    "shape_of",
+    "shape_with",
+    "sorted_inputs",
+    "tree_of",
+]
 
 Shape = dict[int, tuple[int, ...]]
 
@@ -102,7 +115,7 @@ def _staircase(drafts: Iterable[Draft]) -> list[Draft]:
 def _worth_pricing(problem: Problem, drafts: Sequence[Draft]) -> list[Draft]:
     """The drafts no other beats, and of those, where they are many, the ones next to what the objective will pick."""
     steps = _staircase(drafts)
-    limit = MAX_PRICED if len(problem.model.graph) < LARGE else 2
+    limit = MAX_PRICED if len(problem.model.graph) < LARGE else 1
     if len(steps) <= limit:
         return steps
     caps = problem.caps
@@ -136,13 +149,15 @@ def priced(problem: Problem, ledger: Ledger, drafts: Sequence[Draft]) -> tuple[P
     refusal: RangeError | None = None
     for draft in _worth_pricing(problem, drafts):
         try:
-            points.append(point_of(problem.model, _refined(ledger, tree_of(ledger, draft.shape))))
+            points.append(point_of(problem.model, tree_of(ledger, draft.shape)))
         except RangeError as error:
             refusal = refusal or error
     if not points:
         assert refusal is not None
         raise refusal
-    return tuple(points)
+    chosen = choose(problem, points)
+    refined = _refined(ledger, chosen.tree)
+    return (*points, point_of(problem.model, refined)) if refined != chosen.tree else tuple(points)
 
 
 def finish(problem: Problem, points: Iterable[Point], space: str, notes: Sequence[str] = ()) -> Found:

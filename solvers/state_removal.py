@@ -6,35 +6,61 @@ the state cost more than making it anew. Guarantee: none. Complexity: O(n) merge
 trials are remembered, so that a merge only costs the trials next to it.
 
 Departs from the paper: the walk stops at the first qualified plan as the paper's does, but a cap that is left out is never reached:
-without a memory cap it goes on to the mjoin, and the objective picks among the plans it passed. In a join of more than WIDE inputs a
+then it goes on to the mjoin, or under min_cpu until memory is within its cap and CPU no longer falls, and the objective picks among
+the plans it passed. In a join of more than WIDE inputs a
 trial is only repeated when it comes up as the best, since each merge there changes all its neighbours a little.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
-from solvers.bjtree import best_binary_tree
+from models.request import Objective
 from solvers.deadline import Deadline
+from solvers.graph import bits
 from solvers.greedy_tree import greedy_tree
+from solvers.kernels import MAX_BITS, best_binary_tree, connected_sets
+from solvers.linearised import linearised
 from solvers.region import Ledger
 from solvers.search import Found, Problem
-from solvers.shape import Draft, Shape, draft_of, finish, priced, shape_with, sorted_inputs
+from solvers.shape import Draft, Shape, draft_of, excess_of, finish, priced, shape_of, shape_with, sorted_inputs
+from solvers.tree import Tree
 
-__all__ = ["binary_shape", "remove_states", "state_removal"]
+__all__ = ["binary_shape", "enough_removed", "remove_states", "state_removal"]
 
 SPACE = "the join trees that state-removal passes"
+MAX_SETS, MAX_PAIRS = 50_000, 5_000_000  # connected sets, and pairs of them, up to which the best binary tree is looked for: a tenth of a second
+MAX_ORDERS = 8  # linear orders that are tried in a larger graph, from the smallest windows on,
+MAX_INTERVALS = 40_000  # as long as they have no more intervals than this together: a fifth of a second
 WIDE = 24  # inputs from which a join's trials are repeated lazily: beyond that one trial takes a tenth of a millisecond and more
 
 
 def binary_shape(ledger: Ledger, deadline: Deadline) -> Shape:
-    """The binary tree the walk starts from: the best, or where that takes too long the best of linear orders and greedy."""
-    model = ledger.model
-    trees = [best_binary_tree(model, component, deadline)[0] for component in model.graph.components]
-    best = draft_of(ledger, shape_with(ledger, trees))
-    greedy = draft_of(ledger, shape_with(ledger, [greedy_tree(model, component) for component in model.graph.components]))
-    return min((best, greedy), key=lambda draft: draft.cpu).shape
+    """The binary tree the walk starts from: the best of each component, or where it is large the best of linear orders and greedy."""
+    parts = ledger.model.graph.components
+    return shape_with(ledger, [_binary_tree(ledger, component, deadline) for component in parts])
+
+
+def _binary_tree(ledger: Ledger, component: int, deadline: Deadline) -> Tree:
+    model, streams = ledger.model, list(bits(component))
+    if len(streams) == 1:
+        return streams[0]
+    if len(streams) <= MAX_BITS and connected_sets(model, component, MAX_SETS) is not None:
+        tree = best_binary_tree(model, component, MAX_PAIRS)
+        if tree is not None:
+            return tree
+    trees = [greedy_tree(model, component)]
+    orders = ledger.join([1 << i for i in streams])[1]
+    starts = sorted(range(len(streams)), key=lambda k: (model.graph.window_tuples[streams[k]], k))
+    for start in starts[: max(1, min(MAX_ORDERS, MAX_INTERVALS // len(streams) ** 2))]:
+        if deadline.expired():
+            break
+        linear = linearised(model, [streams[start], *(streams[k] for k in orders[start])])
+        if linear is not None:
+            trees.append(linear)
+    return min(trees, key=lambda tree: excess_of(ledger, shape_of(tree)))
 
 
 def _merged(shape: Shape, state: int, user: int) -> tuple[int, ...]:
@@ -52,8 +78,8 @@ def remove_states(ledger: Ledger, shape: Shape, deadline: Deadline) -> Iterator[
         user = users[state]
         growth = ledger.join(_merged(shape, state, user))[0] - ledger.join(shape[user])[0] - ledger.join(shape[state])[0] - ledger.kept(state)
         size = ledger.size(state)
-        if size == 0.0 or size == float("inf"):
-            return -float("inf") if growth < 0.0 or size else float("inf")
+        if size == 0.0 or size == math.inf:
+            return -math.inf if growth < 0.0 or size else math.inf
         return growth / size
 
     ratios = {state: quality(state) for state in users}
@@ -86,13 +112,23 @@ def remove_states(ledger: Ledger, shape: Shape, deadline: Deadline) -> Iterator[
                 heapq.heappush(heap, (ratios[other], other))
 
 
+def enough_removed(problem: Problem, passed: Sequence[Draft]) -> bool:
+    """Whether to stop: the newest plan qualifies, or memory is no longer short and removing more states only costs CPU."""
+    caps, newest = problem.caps, passed[-1]
+    if newest.memory_bytes > caps.memory_bytes:
+        return False
+    if caps.memory_bytes < math.inf and newest.cpu <= caps.cpu < math.inf:
+        return True
+    return problem.objective is Objective.MIN_CPU and len(passed) > 1 and newest.cpu > passed[-2].cpu
+
+
 def state_removal(problem: Problem, deadline: Deadline) -> Found:
     """Paper 3's state-removal."""
-    ledger, caps = Ledger(problem.model), problem.caps
+    ledger = Ledger(problem.model)
     passed: list[Draft] = []
     for draft in remove_states(ledger, binary_shape(ledger, deadline), deadline):
         passed.append(draft)
-        if draft.cpu <= caps.cpu and draft.memory_bytes <= caps.memory_bytes < float("inf"):
+        if enough_removed(problem, passed):
             break
     notes = ("State-removal stopped at its time limit.",) if deadline.expired() else ()
     return finish(problem, priced(problem, ledger, passed), SPACE, notes)

@@ -15,19 +15,16 @@ from __future__ import annotations
 import math
 
 from solvers.deadline import Deadline
-from solvers.errors import RangeError
 from solvers.lower_bound import memory_lower_bound
-from solvers.mjoin import mjoin
 from solvers.region import Ledger
-from solvers.search import Found, Point, Problem
+from solvers.search import Found, Problem
 from solvers.shape import CAP_SLACK, Draft, draft_of, finish, mjoin_shape, priced
-from solvers.state_removal import binary_shape, remove_states
+from solvers.state_removal import binary_shape, enough_removed, remove_states
 from solvers.state_selection import select_states
 
 __all__ = ["two_layer", "walk_two_layers"]
 
 SPACE = "the join trees that the two-layer framework passes"
-MJOIN_STREAMS = 40  # up to here the mjoin's orders are worth looking for beyond greedy: pricing them takes a fifth of a second at 50
 
 
 def walk_two_layers(problem: Problem, ledger: Ledger, deadline: Deadline) -> list[Draft]:
@@ -51,28 +48,17 @@ def walk_two_layers(problem: Problem, ledger: Ledger, deadline: Deadline) -> lis
             return passed
         if draft.memory_bytes > caps.memory_bytes * CAP_SLACK:
             break
+    removing: list[Draft] = []
     for draft in remove_states(ledger, binary, deadline):
-        passed.append(draft)
-        if qualified(draft):
-            return passed
-    return passed
+        removing.append(draft)
+        if enough_removed(problem, removing):
+            break
+    return passed + removing
 
 
 def two_layer(problem: Problem, deadline: Deadline) -> Found:
     """Paper 3's two-layer framework."""
     ledger = Ledger(problem.model)
-    points: list[Point] = []
-    refusal: RangeError | None = None
     passed = walk_two_layers(problem, ledger, deadline)
     notes = ("The two-layer search stopped at its time limit.",) if deadline.expired() else ()
-    if len(problem.model.graph) <= MJOIN_STREAMS:
-        try:
-            points += mjoin(problem, deadline).points
-        except RangeError as error:
-            refusal = error
-    try:
-        points += priced(problem, ledger, passed)
-    except RangeError as error:
-        if not points:
-            raise refusal or error from None
-    return finish(problem, points, SPACE, notes)
+    return finish(problem, priced(problem, ledger, passed), SPACE, notes)

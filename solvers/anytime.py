@@ -1,0 +1,256 @@
+"""Anytime search for large graphs: a good start, made better region by region, with a proven bound.
+
+Problem: the best join tree by the objective within the caps, for graphs beyond exact search. Method: large-neighbourhood search.
+Start from the best plans of greedy, linear orders and paper 3's walks (a greedy start alone has bad tails). A region, a join
+with some of the joins below it, has a handful of blocks as leaves and is solved exactly (`solvers.region`); its best replacement in
+the whole plan, caps included, is taken if it is better. Joins wider than a region are changed by merging a join into its
+user and by splitting off a pair of inputs. First regions grow towards the costliest joins, then at random (seeded). It ends when a
+round of each brings nothing; the deadline is the net.
+Guarantee: the plan is optimal where one region holds the whole graph and every predicate is an equality; otherwise it is as good as
+every start and comes with the lower bound of `solvers.lower_bound`, a relaxation of trees to prefix codes. Complexity: per round
+n regions of milliseconds each.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Sequence
+
+from models.plan import Proof
+from models.request import Objective
+from solvers.choice import choose
+from solvers.deadline import Deadline
+from solvers.greedy_tree import greedy_tree
+from solvers.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
+from solvers.region import Ledger, Solution, solve_region
+from solvers.search import Found, Point, Problem, point_of, staircase
+from solvers.shape import CAP_SLACK, Draft, Shape, draft_of, priced, shape_with, sorted_inputs, tree_of
+from solvers.state_selection import optimize, ranked_edges
+from solvers.two_layer import walk_two_layers
+
+__all__ = ["anytime"]
+
+SPACE = "join trees"
+WHOLE = 9  # streams of a graph that is solved as one region: 40 ms for a clique
+FIRST, LAST = 7, 9  # blocks of a region, in the first rounds and in the last: 0.3 and 3 ms each on sparse graphs
+STARTS = 3  # plans that are improved, the best first
+RANDOM_ROUNDS = 2  # rounds of random regions that have to bring nothing before the search ends
+PAIRS = 4  # pairs of a wide join's inputs that are tried to be split off, per round
+IMPROVED = 1.0 - 1e-9  # a smaller gain is rounding
+PRICING = 8e-6  # seconds per stream squared that are kept for pricing the result: a third of a second for 200
+
+Score = tuple[float, float, float]
+
+
+class _Search:
+    """One plan being improved."""
+
+    def __init__(self, problem: Problem, ledger: Ledger, deadline: Deadline) -> None:
+        self.problem, self.ledger, self.deadline = problem, ledger, deadline
+        graph = problem.model.graph
+        self.fixed = graph.all if len(graph.components) > 1 else 0
+        self.in_memory = problem.objective is not Objective.MIN_CPU or problem.caps.memory_bytes < math.inf
+        self.leaves = problem.model.leaves_bytes()
+        self._solved: dict[tuple[int, ...], tuple[Solution, ...]] = {}
+
+    def score(self, excess: float, memory: float) -> Score:
+        """What is made small: first how far over the caps, then the objective, then the other resource."""
+        caps = self.problem.caps
+        overload = max((self.ledger.common + excess) / caps.cpu, (self.leaves + memory) / caps.memory_bytes)
+        over = overload if overload > CAP_SLACK else 1.0
+        if self.problem.objective is Objective.MIN_CPU:
+            return over, excess, memory if self.in_memory else 0.0
+        if self.problem.objective is Objective.MIN_MEMORY:
+            return over, memory, excess
+        return over, overload, excess
+
+    def figures(self, shape: Shape, without: Sequence[int] = ()) -> tuple[float, float]:
+        """Excess and inner states' bytes of the joins, some left out."""
+        every, ledger = self.problem.model.graph.all, self.ledger
+        rest = [(mask, inputs) for mask, inputs in shape.items() if mask not in without]
+        inner = [mask for mask, _ in rest if mask != every]
+        excess = math.fsum([ledger.join(inputs)[0] for _, inputs in rest] + [ledger.kept(mask) for mask in inner])
+        return excess, math.fsum(ledger.state_bytes(mask) for mask in inner) if self.in_memory else 0.0
+
+    def replaced(self, shape: Shape, members: Sequence[int], ways: Iterable[tuple[float, float, Shape]]) -> Shape | None:
+        """The plan with these joins replaced by the best of several (excess, bytes, joins), if that is better."""
+        top = members[0]
+        kept, held = (0.0, 0.0) if top == self.problem.model.graph.all else (self.ledger.kept(top), self.ledger.state_bytes(top))
+        inner, inner_bytes = self.figures({mask: shape[mask] for mask in members})
+        rest, rest_bytes = self.figures(shape, members)
+        if not math.isfinite(rest):
+            rest = 0.0  # elsewhere a join overflows; this one can still become better
+        best = self.score(rest + inner, rest_bytes + inner_bytes)
+        choice: Shape | None = None
+        for excess, state_bytes, joins in ways:
+            now = self.score(rest + excess + kept, rest_bytes + state_bytes + (held if self.in_memory else 0.0))
+            if _better(now, best):
+                best, choice = now, joins
+        if choice is None:
+            return None
+        return {**{mask: inputs for mask, inputs in shape.items() if mask not in members}, **choice}
+
+    def region(self, shape: Shape, top: int, limit: int, generator: random.Random | None) -> tuple[tuple[int, ...], list[int]]:
+        """A region under `top`: its blocks, and the joins it is made of. The costliest joins are taken in first, or any."""
+        blocks, members = list(shape[top]), [top]
+        waiting = [part for part in blocks if part in shape]
+        while waiting:
+            fitting = [part for part in waiting if len(blocks) + len(shape[part]) - 1 <= limit]
+            if not fitting:
+                break
+            part = generator.choice(fitting) if generator else max(fitting, key=lambda mask: (self.weight(shape, mask), -mask))
+            waiting.remove(part)
+            blocks.remove(part)
+            blocks += shape[part]
+            members.append(part)
+            waiting += [inner for inner in shape[part] if inner in shape]
+        return sorted_inputs(blocks), members
+
+    def solved(self, blocks: tuple[int, ...]) -> tuple[Solution, ...]:
+        known = self._solved.get(blocks)
+        if known is None:
+            known = self._solved[blocks] = solve_region(self.ledger, blocks, in_memory=self.in_memory)[0]
+        return known
+
+    def weight(self, shape: Shape, mask: int) -> float:
+        return self.ledger.join(shape[mask])[0] + self.ledger.kept(mask)
+
+    def round(self, shape: Shape, limit: int, generator: random.Random | None) -> tuple[Shape, bool]:
+        """One region under every join, the largest joins first; at random where there is a generator."""
+        better = False
+        for top in sorted(shape, key=lambda mask: (-mask.bit_count(), mask)):
+            if self.deadline.expired():
+                break
+            if top not in shape or top == self.fixed:
+                continue
+            if len(shape[top]) > limit:
+                changed = self.wide(shape, top, limit)
+            else:
+                blocks, members = self.region(shape, top, limit, generator)
+                if len(blocks) < 3:
+                    continue
+                ways = ((way.excess, way.state_bytes, {sum(inputs): inputs for inputs in way.joins}) for way in self.solved(blocks))
+                changed = self.replaced(shape, members, ways)
+            if changed is not None:
+                shape, better = changed, True
+        return shape, better
+
+    def wide(self, shape: Shape, top: int, limit: int) -> Shape | None:
+        """A join too wide for a region with a pair of inputs split off, or one of its joins merged into it."""
+        ledger = self.ledger
+        for _, _, pair in sorted(ranked_edges(ledger, top, shape[top]))[:PAIRS]:
+            if self.deadline.expired():
+                return None
+            _, inputs, dissolved = optimize(ledger, shape, pair)
+            joined = pair[0] | pair[1]
+            outer = sorted_inputs(joined if part == pair[0] else part for part in shape[top] if part != pair[1])
+            changed = self._instead(shape, [top, *dissolved], {top: outer, joined: inputs})
+            if changed is not None:
+                return changed
+        for part in shape[top]:
+            if self.deadline.expired():
+                return None
+            if part in shape and len(shape[top]) + len(shape[part]) - 1 > limit:
+                merged = sorted_inputs([other for other in shape[top] if other != part] + list(shape[part]))
+                changed = self._instead(shape, [top, part], {top: merged})
+                if changed is not None:
+                    return changed
+        return None
+
+    def _instead(self, shape: Shape, members: Sequence[int], joins: Shape) -> Shape | None:
+        top = members[0]
+        excess, held = self.figures({mask: inputs for mask, inputs in joins.items() if mask != top})
+        return self.replaced(shape, members, [(excess + self.ledger.join(joins[top])[0], held, joins)])
+
+    def improved(self, shape: Shape) -> Shape:
+        """The plan after rounds of regions, until a round of each kind brings nothing."""
+        generator = random.Random(self.problem.seed)
+        for limit in (FIRST, LAST):
+            idle = 0
+            while idle <= RANDOM_ROUNDS and not self.deadline.expired():
+                shape, better = self.round(shape, limit, generator if idle else None)
+                idle = 0 if better else idle + 1
+        return shape
+
+
+def _better(now: Score, before: Score) -> bool:
+    if now[0] != before[0]:
+        return now[0] < before[0]
+    if now[1] < before[1] * IMPROVED:
+        return True
+    return now[1] <= before[1] and now[2] < before[2] * IMPROVED
+
+
+def anytime(problem: Problem, deadline: Deadline) -> Found:
+    """The best plan found until the deadline, with a proven bound."""
+    model, graph = problem.model, problem.model.graph
+    ledger = Ledger(model)
+    if 3 <= len(graph) <= WHOLE and len(graph.components) == 1 and ledger.all_equalities:
+        whole = _whole(problem, ledger)
+        if whole is not None:
+            return whole
+    searching = Deadline(deadline.at - PRICING * len(graph) ** 2)
+    drafts = [draft_of(ledger, shape_with(ledger, [greedy_tree(model, component) for component in graph.components]))]
+    if not searching.expired():
+        drafts += walk_two_layers(problem, ledger, searching)
+    bound_by = Deadline.after(max(0.0, searching.remaining() / 2.0))
+    least_cpu = cpu_lower_bound(model, bound_by)
+    search = _Search(problem, ledger, searching)
+    ranked = sorted(drafts, key=lambda draft: (search.score(draft.cpu - ledger.common, draft.memory_bytes - search.leaves), len(draft.shape)))
+    for draft in _different(ranked)[:STARTS]:
+        if searching.expired():
+            break
+        drafts.append(draft_of(ledger, search.improved(draft.shape)))
+    notes = ["The search stopped at its time limit."] if searching.expired() else []
+    return _proven(problem, priced(problem, ledger, drafts), least_cpu, notes, deadline)
+
+
+def _different(drafts: Sequence[Draft]) -> list[Draft]:
+    """The drafts, each shape once."""
+    seen: set[frozenset[int]] = set()
+    kept = []
+    for draft in drafts:
+        joins = frozenset(draft.shape)
+        if joins not in seen:
+            seen.add(joins)
+            kept.append(draft)
+    return kept
+
+
+def _proven(problem: Problem, points: Sequence[Point], least_cpu: float, notes: Sequence[str], deadline: Deadline) -> Found:
+    """The best point, with what the relaxation says of it."""
+    model, caps = problem.model, problem.caps
+    found = staircase(points)
+    best = choose(problem, found)
+    least_memory = memory_lower_bound(model)
+    if problem.objective is Objective.MIN_CPU:
+        bound = least_cpu
+    elif problem.objective is Objective.MIN_MEMORY:
+        bound = least_memory
+    else:
+        bound = headroom_upper_bound(model, caps, deadline)
+    nothing_fits = least_cpu > caps.cpu or least_memory > caps.memory_bytes
+    smallest = problem.objective is Objective.MIN_MEMORY and caps.admit(best) and best.memory_bytes == least_memory
+    if not math.isfinite(bound):
+        return Found(best, found, Proof.NONE, None, SPACE, tuple(notes))
+    proof = Proof.OPTIMAL if nothing_fits or smallest else Proof.BOUNDED
+    said = "The bound is a relaxation of join trees to prefix codes."
+    return Found(best, found, proof, bound, SPACE, (*notes, said))
+
+
+def _whole(problem: Problem, ledger: Ledger) -> Found | None:
+    """A graph that is one region: its exact staircase. None where every way to join it overflows."""
+    solutions, complete = solve_region(ledger, [1 << i for i in range(len(problem.model.graph))])
+    if not solutions:
+        return None
+    shapes = [{sum(inputs): inputs for inputs in way.joins} for way in solutions]
+    points = staircase(point_of(problem.model, tree_of(ledger, shape)) for shape in shapes)
+    if not complete or problem.objective is Objective.MAX_HEADROOM:
+        return _proven(problem, points, points[0].cpu, (), Deadline.after(1.0))
+    best = choose(problem, points)
+    if problem.objective is Objective.MIN_CPU:
+        bound = best.cpu if problem.caps.admit(best) else points[0].cpu
+    else:
+        bound = best.memory_bytes if problem.caps.admit(best) else points[-1].memory_bytes
+    return Found(best, points, Proof.OPTIMAL, bound, SPACE)
