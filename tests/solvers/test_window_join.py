@@ -127,7 +127,7 @@ def test_no_rates_and_windows_within_the_limits_yield_more(
     assert 0 < left.rate <= ra * slack and 0 < right.rate <= rb * slack and left.rate + right.rate <= service * slack
     assert left.window <= ta * slack and right.window <= tb * slack and left.tuples + right.tuples <= memory * slack
     best = output(left, right) * slack
-    steps = 40
+    steps = 20
     for i in range(1, steps + 1):
         a = min(ra, service) * i / steps
         for j in range(1, steps + 1):

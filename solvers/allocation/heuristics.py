@@ -1,0 +1,172 @@
+"""The four heuristics by half-way productivity ρ_h (paper 2 App. B).
+
+Problem: share a capacity out over half-way joins, each looked at on its own.
+Method: equal            the same to every half-way join                                  (EqualHJ)
+        global_ratio     in the ratio of their productivities                             (GlobalHJPR)
+        equal_best       the same to every operator, there the most productive first      (EBestHJP)
+        selectivity_best by selectivity to operators, there the most productive first     (SBestHJP)
+No half-way join gets more than arrives at it at full load; what it cannot use goes to the others by the same rule.
+Guarantee: none. What an operator makes and what the next may take do not match, and the surplus is lost.
+Complexity: O(h²) for h half-way joins.
+Departs from paper 2: limits at inner half-way joins, and productivity is per unit of resource where units differ. Its
+table gives SBestHJP 150 tuples for 50 probes at productivity 5; by its own definition they are 250.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from solvers.allocation.productivity import Path
+
+__all__ = ["HEURISTICS", "Flow", "equal", "equal_best", "flow", "global_ratio", "selectivity_best"]
+
+Key = tuple[str, str, int]
+"""(operator, where its tuples come from, position in the operator's pipeline)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HalfWay:
+    """One half-way join, which the paths that meet at it share."""
+
+    operator: str
+    productivity: float
+    unit_cost: float
+    selectivity: float
+    arriving: float
+    """At full load."""
+
+    @property
+    def limit(self) -> float:
+        """Resources it can use."""
+        return self.arriving * self.unit_cost
+
+    @property
+    def per_resource(self) -> float:
+        return self.productivity / self.unit_cost
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What comes of an allocation: tuples per second at each step of each path, and results per path."""
+
+    steps: list[list[float]]
+    output: list[float]
+
+
+def _keys(path: Path) -> list[Key]:
+    keys: list[Key] = []
+    entry, last, index = f"path {path.name}", "", 0
+    for step in path.steps:
+        if last and step.operator != last:
+            entry, index = f"operator {last}", 0
+        keys.append((step.operator, entry, index))
+        last, index = step.operator, index + 1
+    return keys
+
+
+def _half_ways(paths: Sequence[Path]) -> dict[Key, HalfWay]:
+    arriving: dict[Key, list[float]] = {}
+    found: dict[Key, HalfWay] = {}
+    for path in paths:
+        for key, step, amount in zip(_keys(path), path.steps, path.arriving, strict=True):
+            arriving.setdefault(key, []).append(path.limit * amount)
+            found[key] = HalfWay(step.operator, step.productivity, step.unit_cost, step.selectivity, math.fsum(arriving[key]))
+    return found
+
+
+def _in_ratio(capacity: float, weights: dict[str, float], limits: dict[str, float]) -> dict[str, float]:
+    """The capacity in the ratio of the weights; what one cannot use goes to the others in theirs."""
+    shares, open_, left = dict.fromkeys(weights, 0.0), {name for name, weight in weights.items() if weight > 0.0}, capacity
+    while open_:
+        total = math.fsum(weights[name] for name in weights if name in open_)
+        full = [name for name in weights if name in open_ and left * weights[name] / total >= limits[name]]
+        if not full:
+            for name in weights:
+                if name in open_:
+                    shares[name] = left * weights[name] / total
+            break
+        for name in full:
+            shares[name] = limits[name]
+            open_.remove(name)
+        left = max(0.0, capacity - math.fsum(shares.values()))
+    return shares
+
+
+def _over_half_ways(capacity: float, ways: dict[Key, HalfWay], weight: Callable[[HalfWay], float]) -> dict[Key, float]:
+    names = {key: f"{number}" for number, key in enumerate(ways)}
+    shares = _in_ratio(capacity, {names[key]: weight(way) for key, way in ways.items()}, {names[key]: way.limit for key, way in ways.items()})
+    return {key: shares[names[key]] for key in ways}
+
+
+def _over_operators(capacity: float, ways: dict[Key, HalfWay], weight: Callable[[HalfWay], float]) -> dict[Key, float]:
+    weights: dict[str, float] = {}
+    limits: dict[str, float] = {}
+    for way in ways.values():
+        weights.setdefault(way.operator, weight(way))
+        limits[way.operator] = limits.get(way.operator, 0.0) + way.limit
+    given = _in_ratio(capacity, weights, limits)
+    result = dict.fromkeys(ways, 0.0)
+    for key in sorted(ways, key=lambda key: -ways[key].per_resource):
+        result[key] = min(ways[key].limit, given[ways[key].operator])
+        given[ways[key].operator] -= result[key]
+    return result
+
+
+def equal(capacity: float, paths: Sequence[Path]) -> Flow:
+    """EqualHJ."""
+    ways = _half_ways(paths)
+    return flow(paths, _over_half_ways(capacity, ways, lambda way: 1.0))
+
+
+def global_ratio(capacity: float, paths: Sequence[Path]) -> Flow:
+    """GlobalHJPR."""
+    ways = _half_ways(paths)
+    return flow(paths, _over_half_ways(capacity, ways, lambda way: way.per_resource))
+
+
+def equal_best(capacity: float, paths: Sequence[Path]) -> Flow:
+    """EBestHJP."""
+    ways = _half_ways(paths)
+    return flow(paths, _over_operators(capacity, ways, lambda way: 1.0))
+
+
+def selectivity_best(capacity: float, paths: Sequence[Path]) -> Flow:
+    """SBestHJP."""
+    ways = _half_ways(paths)
+    return flow(paths, _over_operators(capacity, ways, lambda way: way.selectivity))
+
+
+HEURISTICS: dict[str, Callable[[float, Sequence[Path]], Flow]] = {
+    "equal": equal,
+    "global_ratio": global_ratio,
+    "equal_best": equal_best,
+    "selectivity_best": selectivity_best,
+}
+
+
+def flow(paths: Sequence[Path], allowed: dict[Key, float]) -> Flow:
+    """What goes through when each half-way join may use `allowed` resources: the rest of what arrives is dropped there.
+
+    Paths that meet at a half-way join are dropped alike. A join's inputs are known before it: longer paths come first.
+    """
+    keys = [_keys(path) for path in paths]
+    offered = [path.limit for path in paths]
+    steps: list[list[float]] = [[] for _ in paths]
+    waiting = [list(zip(key, path.steps, strict=True)) for key, path in zip(keys, paths, strict=True)]
+    while any(waiting):
+        # A half-way join is ready when every path that still has to pass it stands before it.
+        ahead = {key for rest in waiting for key, _ in rest[1:]}
+        ready = [i for i, rest in enumerate(waiting) if rest and rest[0][0] not in ahead]
+        groups: dict[Key, list[int]] = {}
+        for i in ready:
+            groups.setdefault(waiting[i][0][0], []).append(i)
+        for key, members in groups.items():
+            arriving = math.fsum(offered[i] for i in members)
+            may = allowed[key] / waiting[members[0]][0][1].unit_cost
+            share = 1.0 if arriving <= may else may / arriving
+            for i in members:
+                steps[i].append(offered[i] * share)
+                offered[i] *= share * waiting[i].pop(0)[1].productivity
+    return Flow(steps, offered)

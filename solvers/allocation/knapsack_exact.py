@@ -1,0 +1,83 @@
+"""The discrete knapsack as an integer program (paper 2, Problem 1), by OR-Tools CP-SAT.
+
+Problem: whole units of paths, each up to its limit, within the capacity, for the most results.
+Method: one integer per path, started from the greedy answer.
+Guarantee: exact where the figures fit 64 bits as whole multiples of one decimal, else within rounding of it, bounded by
+the fractional optimum; at the deadline the best so far with CP-SAT's bound.
+Complexity: NP-hard in the size of the figures; pseudo-polynomial in practice.
+Departs from paper 2: figures need not be whole numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from models.plan import Proof
+from solvers.allocation.grepp import grepp, grepp_in_whole_units
+from solvers.allocation.productivity import Path
+from solvers.deadline import Deadline
+from solvers.scaling import decimal, whole_numbers
+
+__all__ = ["Knapsack", "knapsack_exact"]
+
+MOST_UNITS = 1 << 40  # of one path: beyond that a unit is below the rounding of the figures
+
+
+@dataclass(frozen=True, slots=True)
+class Knapsack:
+    """Units per path, and what is proven of their output."""
+
+    units: list[float]
+    proof: Proof
+    bound: float
+
+
+def knapsack_exact(capacity: float, paths: Sequence[Path], deadline: Deadline) -> Knapsack:
+    """Whole units per path with the most output."""
+    from ortools.sat.python import cp_model  # takes a second to import
+
+    greedy = grepp_in_whole_units(capacity, paths)
+    most = [_most_units(capacity, path) for path in paths]
+    weights, exact_weights = whole_numbers([capacity, *(path.resources for path in paths)], [1, *most], up=True)
+    if not exact_weights:
+        weights[0] -= 1  # rounded up like the resources, so that what fits here fits the real capacity
+    values, exact_values = whole_numbers([path.output for path in paths], most)
+    model = cp_model.CpModel()
+    units = [model.new_int_var(0, count, path.name) for count, path in zip(most, paths, strict=True)]
+    model.add(cp_model.LinearExpr.weighted_sum(units, weights[1:]) <= weights[0])
+    model.maximize(cp_model.LinearExpr.weighted_sum(units, values))
+    for variable, amount in zip(units, greedy, strict=True):
+        model.add_hint(variable, int(amount))
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    solver.parameters.max_time_in_seconds = max(0.01, deadline.remaining())
+    status = solver.solve(model)
+    fractional = math.fsum(path.output * amount for path, amount in zip(paths, grepp(capacity, paths), strict=True) if amount)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return Knapsack(greedy, Proof.BOUNDED, fractional)
+    found = [float(solver.value(variable)) for variable in units]
+    value, known = (sum(decimal(path.output) * int(n) for path, n in zip(paths, counts, strict=True)) for counts in (found, greedy))
+    if known > value:
+        found, value = greedy, known
+    if status == cp_model.OPTIMAL and exact_weights and exact_values:
+        return Knapsack(found, Proof.OPTIMAL, float(value))
+    bound = (
+        min(fractional, float(value) * solver.best_objective_bound / max(solver.objective_value, 1.0))
+        if exact_weights and exact_values
+        else fractional
+    )
+    return Knapsack(found, Proof.BOUNDED, max(bound, float(value)))
+
+
+def _most_units(capacity: float, path: Path) -> int:
+    if path.output <= 0.0:
+        return 0
+    limits = [MOST_UNITS]
+    if math.isfinite(path.limit):
+        limits.append(math.floor(path.limit))
+    if path.resources > 0.0:
+        limits.append(math.floor(decimal(capacity) / decimal(path.resources)))
+    return min(limits)

@@ -1,0 +1,181 @@
+"""Half-way and path productivity (paper 2 §2 and §4.1), for path tables and for any plan.
+
+A *half-way join* is one probe step: ρ_h tuples made per arriving tuple, and what an arriving tuple takes of the
+resource. A *path* leads from one stream through the pipeline of its join and those of the joins above to the root. Per
+input tuple φ_j = ρ_h1 ⋯ ρ_hj tuples leave its jth step, so it takes Σ_j unit_cost_j·φ_{j−1} and yields φ_n; their
+ratio is the path productivity ρ_p (Eq. 5 to 8).
+
+In a plan the productivities telescope: after an input tuple of stream i has visited the set U, φ = size(U)/w_i, and at
+full rate that is size(U)/T_i tuples per second. A path's share p_i of its stream's arrivals therefore
+
+    yields     p_i · size(all)/T_i                                                              results per second
+    refreshes  p_i · size(S)/T_i                                          tuples per second of every subresult S ∋ i
+    costs      p_i · (1/T_i) · Σ_steps [size(U)·(probe + scan·size(t) where scanned) + size(U∪t)·join]
+               + p_i · (1/T_i) · Σ_subresults S on the way  size(S)·(insert + delete, or append)       CPU-seconds per second
+
+while the streams' own windows are kept whatever the shares are: inserting is cheap and a tuple that is not kept is lost.
+With all shares 1 that is the plan's CPU. With weight 1 per arriving tuple instead, it is the paper's count of probes.
+
+Departs from paper 2: multi-way joins are paths too (a pipeline of several steps), and the resource is CPU time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from models.request import Costs
+from solvers.cost import PricedTree
+from solvers.graph import JoinGraph, bits
+from solvers.tree import Join, leaf_mask
+
+__all__ = ["Path", "PlanPaths", "Step", "Subresult", "path_of_steps", "paths_of_plan", "tables_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One half-way join."""
+
+    productivity: float
+    unit_cost: float = 1.0
+    operator: str = ""
+    selectivity: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A row of the path productivity table: what one unit takes and yields, and how many there are."""
+
+    name: str
+    resources: float
+    output: float
+    limit: float = math.inf
+    steps: tuple[Step, ...] = ()
+    arriving: tuple[float, ...] = ()
+    """φ_0 … φ_{n−1}: tuples that arrive at each step per unit."""
+    covers: dict[str, float] = field(default_factory=dict)
+    """What one unit brings to each state."""
+
+    @property
+    def productivity(self) -> float:
+        """ρ_p; infinity where a unit takes nothing."""
+        return self.output / self.resources if self.resources > 0.0 else math.inf
+
+
+def path_of_steps(name: str, rate: float, steps: Sequence[Step], covers: dict[str, float] | None = None) -> Path:
+    """The path of one stream from its half-way joins; a unit is one input tuple per second.
+
+    >>> path = path_of_steps("B", 100, [Step(5.0), Step(5.0)])
+    >>> path.resources, path.output, path.arriving
+    (6.0, 25.0, (1.0, 5.0))
+    """
+    arriving, current = [], 1.0
+    for step in steps:
+        arriving.append(current)
+        current *= step.productivity
+    resources = math.fsum(step.unit_cost * amount for step, amount in zip(steps, arriving, strict=True))
+    return Path(name, resources, current, rate, tuple(steps), tuple(arriving), covers or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Subresult:
+    """A join whose output is kept, and so can go stale."""
+
+    node: int
+    """Its number among the plan's joins."""
+    mask: int
+    size: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPaths:
+    """A plan seen from its streams, at full rates."""
+
+    windows: tuple[float, ...]
+    """T_i, in seconds."""
+    cpu: tuple[float, ...]
+    """What each path costs when all of its stream's tuples probe."""
+    keeping: float
+    """What the streams' own windows cost, whatever may probe."""
+    size: float
+    """size(all): a share p_i yields p_i·size/T_i results per second."""
+    subresults: tuple[Subresult, ...]
+    """Inputs before users."""
+
+    @property
+    def saturation(self) -> float:
+        """Results per second when everything may probe."""
+        return self.size * math.fsum(1.0 / window for window in self.windows)
+
+
+def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree) -> PlanPaths:
+    """The paths of a priced plan. `graph` may be another than it was priced for (thinned rates): its algorithms stay."""
+    n = len(graph)
+    parts: list[list[float]] = [[] for _ in range(n)]
+    keeping, subresults = [], []
+    for number, (node, join) in enumerate(zip(priced.nodes, priced.joins, strict=True)):
+        for k, child in enumerate(node.inputs):
+            block = leaf_mask(child)
+            held = costs.insert + costs.delete if join.states[k].indexed else costs.append
+            weights = [_times(graph.size(block), held)] if isinstance(child, Join) else []
+            if not isinstance(child, Join):
+                keeping.append(_times(graph.rates[child], held))
+            visited = block
+            for probe in join.pipelines[k].probes:
+                target = join.blocks[probe.target]
+                per_tuple = costs.probe + (0.0 if probe.hashed else _times(graph.size(target), costs.scan))
+                weights.append(_times(graph.size(visited), per_tuple))
+                visited |= target
+                weights.append(_times(graph.size(visited), costs.join))
+            for i in bits(block):
+                parts[i] += weights
+        if number < len(priced.nodes) - 1:
+            subresults.append(Subresult(number, node.mask, graph.size(node.mask)))
+    windows = graph.window_seconds
+    return PlanPaths(
+        windows,
+        tuple(math.fsum(weights) / window for weights, window in zip(parts, windows, strict=True)),
+        math.fsum(keeping),
+        graph.size(graph.all),
+        tuple(subresults),
+    )
+
+
+def _times(size: float, weight: float) -> float:
+    """size · weight, where no weight makes nothing of an infinite size."""
+    return size * weight if weight else 0.0
+
+
+def tables_of(graph: JoinGraph, costs: Costs | None, priced: PricedTree) -> list[Path]:
+    """The same paths step by step, with operators named by the streams below them; without costs the resource is probes."""
+    entering: dict[int, tuple[int, int]] = {}
+    for number, node in enumerate(priced.nodes):
+        for k, child in enumerate(node.inputs):
+            entering[leaf_mask(child)] = (number, k)
+    paths = []
+    for i in range(len(graph)):
+        steps: list[Step] = []
+        covers: dict[str, float] = {}
+        block, window = 1 << i, graph.window_tuples[i]
+        while block in entering:
+            number, k = entering[block]
+            node, join = priced.nodes[number], priced.joins[number]
+            operator, visited = graph.label(node.mask), block
+            for position, probe in enumerate(join.pipelines[k].probes):
+                target = join.blocks[probe.target]
+                before, after = graph.size(visited), graph.size(visited | target)
+                ratio = after / before if before > 0.0 else 0.0
+                cost = 1.0
+                if costs is not None:
+                    cost = costs.probe + ratio * costs.join + (0.0 if probe.hashed else costs.scan * graph.size(target))
+                    if position == 0 and block.bit_count() > 1:
+                        cost += costs.insert + costs.delete if join.states[k].indexed else costs.append
+                pairs = before * graph.size(target)
+                steps.append(Step(ratio, cost, operator, after / pairs if pairs > 0.0 else 0.0))
+                visited |= target
+            block = node.mask
+            if number < len(priced.nodes) - 1:
+                covers[operator] = graph.size(block) / window
+        paths.append(path_of_steps(graph.names[i], graph.rates[i], steps, covers))
+    return paths

@@ -1,0 +1,96 @@
+"""The weighted multiple set cover, exactly (paper 2, Problem 2).
+
+Problem: units of paths, each up to its limit, so that every state gets what it requires, at the least cost.
+Method: a linear program where units are any numbers; CP-SAT where they are whole, started from the greedy cover.
+Guarantee: exact (whole units: where the figures fit 64 bits as multiples of one decimal; at the deadline the best so far
+with its bound). Complexity: polynomial for any numbers, NP-hard for whole ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from models.plan import Proof
+from solvers.cover.greedy import CoverPath, greedy_cover
+from solvers.deadline import Deadline
+from solvers.linear_program import Row, linear_program
+from solvers.scaling import decimal, whole_numbers
+
+__all__ = ["Cover", "continuous_cover", "discrete_cover"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """Units per path, and what is proven of their cost."""
+
+    units: list[float]
+    proof: Proof
+    bound: float
+
+
+def continuous_cover(required: Mapping[str, float], paths: Sequence[CoverPath]) -> list[float]:
+    """Units per path, any numbers. Every required state must be coverable."""
+    if not any(required.values()):
+        return [0.0] * len(paths)
+    # Rows scaled to 1 and costs to their largest, so that the simplex's absolute tolerances mean the same for every unit of measure.
+    rows = [
+        Row({i: path.covers[state] / amount for i, path in enumerate(paths) if state in path.covers}, low=1.0)
+        for state, amount in required.items()
+        if amount > 0.0
+    ]
+    largest = max((path.cost for path in paths), default=0.0) or 1.0
+    units = linear_program([path.cost / largest for path in paths], [path.limit for path in paths], rows, maximise=False)
+    if units is None:
+        return greedy_cover(required, paths)
+    # The simplex may fall short by its tolerance: scale up what is not at its limit.
+    for _ in range(3):
+        short = max((1.0 - math.fsum(factor * units[i] for i, factor in row.factors.items()) for row in rows), default=0.0)
+        if short <= 0.0:
+            break
+        units = [min(path.limit, amount * (1.0 + 2.0 * short)) for path, amount in zip(paths, units, strict=True)]
+    return units
+
+
+def discrete_cover(required: Mapping[str, float], paths: Sequence[CoverPath], deadline: Deadline) -> Cover:
+    """Whole units per path. Every required state must be coverable."""
+    from ortools.sat.python import cp_model  # takes a second to import
+
+    greedy = greedy_cover(required, paths, whole=True)
+    needed = {state: amount for state, amount in required.items() if amount > 0.0}
+    most = [_most_units(needed, path) for path in paths]
+    model = cp_model.CpModel()
+    units = [model.new_int_var(0, count, path.name) for count, path in zip(most, paths, strict=True)]
+    exact = True
+    for state, amount in needed.items():
+        givers = [i for i, path in enumerate(paths) if state in path.covers]
+        scaled, whole = whole_numbers([amount, *(paths[i].covers[state] for i in givers)], [1, *(most[i] for i in givers)])
+        exact &= whole
+        model.add(cp_model.LinearExpr.weighted_sum([units[i] for i in givers], scaled[1:]) >= scaled[0] + (not whole))
+    costs, whole = whole_numbers([path.cost for path in paths], most, up=True)
+    exact &= whole
+    model.minimize(cp_model.LinearExpr.weighted_sum(units, costs))
+    for variable, count in zip(units, greedy, strict=True):
+        model.add_hint(variable, int(count))
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    solver.parameters.max_time_in_seconds = max(0.01, deadline.remaining())
+    status = solver.solve(model)
+    fractional = math.fsum(path.cost * amount for path, amount in zip(paths, continuous_cover(required, paths), strict=True))
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return Cover(greedy, Proof.BOUNDED, fractional * (1.0 - 1e-9))
+    found = [float(solver.value(variable)) for variable in units]
+    cost, known = (sum(decimal(path.cost) * int(n) for path, n in zip(paths, counts, strict=True)) for counts in (found, greedy))
+    if known < cost:
+        found, cost = greedy, known
+    if status == cp_model.OPTIMAL and exact:
+        return Cover(found, Proof.OPTIMAL, float(cost))
+    return Cover(found, Proof.BOUNDED, min(float(cost), fractional * (1.0 - 1e-9)))
+
+
+def _most_units(required: Mapping[str, float], path: CoverPath) -> int:
+    """More are never needed."""
+    needed = max((math.ceil(decimal(required[state]) / decimal(amount)) for state, amount in path.covers.items() if state in required), default=0)
+    return min(needed, math.floor(path.limit)) if math.isfinite(path.limit) else needed

@@ -1,0 +1,68 @@
+"""POST /v1/solvers/cover: refresh every state at the least cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from models.allocation import ExecutionModel
+from models.cover import CoverAnswer, CoverMethod, CoverRequest
+from models.plan import Proof
+from solvers.cover.exact import continuous_cover, discrete_cover
+from solvers.cover.greedy import CoverPath, greedy_cover
+from solvers.deadline import Deadline
+
+__all__ = ["coverable", "short_states", "solve_cover"]
+
+TOLERANCE = 1e-9  # relative; sums of decimals are not exact
+
+
+def coverable(required: Mapping[str, float], paths: Sequence[CoverPath], whole: bool = False) -> dict[str, float]:
+    """The states that all paths together, used to their limits, would cover."""
+    limits = [math.floor(path.limit) if whole and math.isfinite(path.limit) else path.limit for path in paths]
+    return {state: amount for state, amount in required.items() if _brought(state, paths, limits) >= amount * (1.0 - TOLERANCE)}
+
+
+def _brought(state: str, paths: Sequence[CoverPath], units: Sequence[float]) -> float:
+    return math.fsum(path.covers[state] * amount for path, amount in zip(paths, units, strict=True) if state in path.covers and amount)
+
+
+def short_states(required: Mapping[str, float], paths: Sequence[CoverPath], units: Sequence[float]) -> list[str]:
+    """The states that these units leave short."""
+    return [state for state, amount in required.items() if _brought(state, paths, units) < amount * (1.0 - TOLERANCE)]
+
+
+def solve_cover(request: CoverRequest) -> CoverAnswer:
+    """The least cover that the method finds, and what is proven of it."""
+    deadline = Deadline.after(request.time_limit)
+    whole = request.model is ExecutionModel.DISCRETE
+    required = {state.name: state.required for state in request.states}
+    paths = [CoverPath(path.name, path.cost, path.covers, math.inf if path.max_units is None else path.max_units) for path in request.paths]
+    possible = coverable(required, paths, whole)
+    fractional = continuous_cover(possible, paths)
+    bound = math.fsum(path.cost * amount for path, amount in zip(paths, fractional, strict=True))
+    proof = Proof.BOUNDED
+    if request.method is CoverMethod.GREEDY:
+        units = greedy_cover(possible, paths, whole)
+    elif whole:
+        found = discrete_cover(possible, paths, deadline)
+        units, proof, bound = found.units, found.proof, found.bound
+    else:
+        units, proof = fractional, Proof.OPTIMAL
+    least = math.fsum(path.cost * amount for path, amount in zip(paths, units, strict=True))
+    if proof is Proof.OPTIMAL:
+        bound = least
+    if request.capacity is not None and least > request.capacity * (1.0 + TOLERANCE):
+        fit = request.capacity / least
+        units = [math.floor(amount * fit) if whole else amount * fit for amount in units]
+    short = short_states(required, paths, units)
+    return CoverAnswer(
+        feasible=not short,
+        cost=math.fsum(path.cost * amount for path, amount in zip(paths, units, strict=True)),
+        units={path.name: amount for path, amount in zip(paths, units, strict=True)},
+        uncovered=short,
+        least_capacity=least if len(possible) == len(required) else None,
+        proof=proof,
+        bound=min(bound, least),
+        gap=max(0.0, (least - bound) / least) if least > 0.0 else 0.0,
+    )
