@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import cast
 
+from models.allocation import AllocationAnswer, AllocationRequest
 from models.base import Model
+from models.cover import CoverAnswer, CoverRequest
 from models.plan import Diff, DiffRequest, EstimateRequest, Plan
 from models.request import PlanRequest
+from models.window_join import WindowJoinAnswer, WindowJoinRequest
 
 __all__ = ["ENDPOINTS", "Endpoint"]
 
@@ -40,4 +43,21 @@ ENDPOINTS = (
     Endpoint("/v1/plans", "plan", PlanRequest, Plan, "solvers.planner:plan", "Plan a join of streams"),
     Endpoint("/v1/estimates", "estimate", EstimateRequest, Plan, "solvers.estimate:estimate", "Price a plan of your own"),
     Endpoint("/v1/diffs", "diff", DiffRequest, Diff, "solvers.diff:diff", "Compare two plans"),
+    Endpoint(
+        "/v1/solvers/allocation",
+        "allocation",
+        AllocationRequest,
+        AllocationAnswer,
+        "solvers.allocation.solve:solve_allocation",
+        "Share a short capacity out over input paths",
+    ),
+    Endpoint("/v1/solvers/cover", "cover", CoverRequest, CoverAnswer, "solvers.cover.solve:solve_cover", "Refresh every state at the least cost"),
+    Endpoint(
+        "/v1/solvers/window-join",
+        "window_join",
+        WindowJoinRequest,
+        WindowJoinAnswer,
+        "solvers.window_join:solve_window_join",
+        "Join two windows: algorithms, rates, memory",
+    ),
 )
