@@ -24,6 +24,7 @@ from models.plan import OperatorKind, Plan
 from models.request import Query
 from spark_adapter.errors import EngineError, Fault
 from spark_adapter.expressions import quoted
+from spark_adapter.progress import RESULTS
 from spark_adapter.sources import attributes, result_columns
 
 __all__ = ["NativeJoin", "check_native", "microseconds", "native", "native_joins"]
@@ -113,7 +114,8 @@ def native(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame]) -> 
         for name in join.stripped:
             result = result.withColumn(f"{name}@ts", F.expr(plain_time(name)))
         frames[join.id] = result
-    return result.select(*result_columns(plan, bindings))
+    # A file sink does not say how many rows it wrote; this count does, in every report of Spark's progress.
+    return result.select(*result_columns(plan, bindings)).observe(RESULTS, F.count(F.lit(1)).alias("rows"))
 
 
 def microseconds(seconds: float) -> int:

@@ -8,7 +8,8 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -53,8 +54,10 @@ def settings(spark: Mapping[str, str], master: str = DEFAULT_MASTER) -> dict[str
     return STREAMING | (LOCAL if master.startswith("local") else {}) | dict(spark)
 
 
-def open_session(spark: Mapping[str, str], master: str | None = None) -> SparkSession:
+def open_session(spark: Mapping[str, str], master: str | None = None, log: Path | None = None) -> SparkSession:
     """A session with the settings `spark` on `master`: the settings' own `spark.master` where none is given, else two local cores.
+
+    What Spark and its workers write to standard error goes to `log`, where one is given: it would garble a terminal.
 
     One JVM runs one Spark application: a session that is open already is used again, with those of the settings
     that can still be changed.
@@ -70,7 +73,8 @@ def open_session(spark: Mapping[str, str], master: str | None = None) -> SparkSe
         if key != "spark.master":
             builder = builder.config(key, value)
     try:
-        session = builder.getOrCreate()
+        with _standard_error_to(log):
+            session = builder.getOrCreate()
     except (*SPARK_ERRORS, OSError, ValueError) as error:
         raise BindingError([("/spark", f"Spark does not start on {chosen}: {said(error)}")]) from error
     send_code(session)
@@ -83,6 +87,23 @@ def send_code(spark: SparkSession) -> None:
     if context.master.startswith("local[") or context.master == "local" or any(name.endswith(ARCHIVE) for name in context.listFiles):
         return
     context.addPyFile(str(_packed()))
+
+
+@contextmanager
+def _standard_error_to(log: Path | None) -> Iterator[None]:
+    """What is started inside writes there for as long as it runs: a process keeps the standard error it was started with."""
+    if log is None:
+        yield
+        return
+    sys.stderr.flush()
+    ours = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
 
 
 def _packed() -> Path:

@@ -1,0 +1,135 @@
+"""What a running pipeline is doing, batch by batch, in figures and in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TextIO
+
+__all__ = ["RESULTS", "Measured", "Reporter", "Tick", "line", "summary", "tick_of"]
+
+RESULTS = "results"  # name under which a pipeline observes its result rows: file sinks do not count them
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What an engine made and holds."""
+
+    results: int
+    late: int
+    state_rows: int
+    state_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One micro-batch."""
+
+    batch: int
+    rows_in: int
+    rows_out: int
+    late: int
+    """Rows that came after the watermark had passed them, dropped."""
+    state_rows: int
+    state_bytes: int
+    lag: float | None
+    """Seconds of event time from the newest row of the batch back to the watermark; None where no row came."""
+    seconds: float
+    """How long the batch took."""
+
+
+def tick_of(report: Mapping[str, Any], before: Measured | None = None, now: Measured | None = None) -> Tick:
+    """The figures of one batch from Spark's report of it, as parsed JSON.
+
+    An engine that measures itself knows better than Spark what its states hold and what it made: `before` and `now` are
+    its own figures of the whole run, before and after the batch.
+    """
+    operators = report.get("stateOperators", [])
+    own = Measured(
+        results=report.get("observedMetrics", {}).get(RESULTS, {}).get("rows", max(0, report["sink"].get("numOutputRows", 0))),
+        late=sum(operator["numRowsDroppedByWatermark"] for operator in operators),
+        state_rows=sum(operator["numRowsTotal"] for operator in operators),
+        state_bytes=sum(operator["memoryUsedBytes"] for operator in operators),
+    )
+    if before is not None and now is not None:
+        own = Measured(now.results - before.results, now.late - before.late, now.state_rows, now.state_bytes)
+    return Tick(
+        batch=report["batchId"],
+        rows_in=report["numInputRows"],
+        rows_out=own.results,
+        late=own.late,
+        state_rows=own.state_rows,
+        state_bytes=own.state_bytes,
+        lag=_lag(report.get("eventTime", {})),
+        seconds=report["batchDuration"] / 1000,
+    )
+
+
+def _lag(times: Mapping[str, str]) -> float | None:
+    if "max" not in times or "watermark" not in times:
+        return None
+    watermark = datetime.fromisoformat(times["watermark"])
+    # Before the first watermark Spark reports the start of 1970.
+    return (datetime.fromisoformat(times["max"]) - watermark).total_seconds() if watermark.timestamp() > 0 else None
+
+
+def line(tick: Tick) -> str:
+    """One batch for a person to read."""
+    seconds = max(tick.seconds, 0.001)
+    behind = "" if tick.lag is None else f" | watermark {tick.lag:,.1f} s behind"
+    late = f" | {tick.late:,} late" if tick.late else ""
+    return (
+        f"batch {tick.batch} | {tick.rows_in / seconds:,.0f} rows/s in, {tick.rows_out / seconds:,.0f} out"
+        f" | state {tick.state_rows:,} rows, {size(tick.state_bytes)}{behind} | {tick.seconds:.1f} s{late}"
+    )
+
+
+def summary(ticks: Sequence[Tick], seconds: float, planned: float) -> list[str]:
+    """The whole run, for a person to read; `planned` are the bytes that the plan foresaw."""
+    rows_in, rows_out, late = (sum(getattr(tick, name) for tick in ticks) for name in ("rows_in", "rows_out", "late"))
+    state_rows, state_bytes = (max((getattr(tick, name) for tick in ticks), default=0) for name in ("state_rows", "state_bytes"))
+    return [
+        f"{len(ticks)} batches in {seconds:.1f} s",
+        f"in     {rows_in:,} rows, {rows_in / max(seconds, 0.001):,.0f} a second; {late:,} late and dropped",
+        f"out    {rows_out:,} rows, {rows_out / max(seconds, 0.001):,.0f} a second",
+        f"state  {state_rows:,} rows, {size(state_bytes)} at most; the plan foresaw {size(planned)}",
+    ]
+
+
+def size(number: float) -> str:
+    """Bytes in the unit that leaves the fewest digits.
+
+    >>> size(1536), size(12)
+    ('1.5 KiB', '12 B')
+    """
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while number >= 1024 and len(units) > 1:
+        number /= 1024
+        units.pop(0)
+    return f"{number:.0f} B" if units[0] == "B" else f"{number:.1f} {units[0]}"
+
+
+class Reporter:
+    """Writes a line per batch; on a terminal each line takes the place of the one before."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._width = 0
+        self.ticks: list[Tick] = []
+
+    def add(self, tick: Tick) -> None:
+        self.ticks.append(tick)
+        text = line(tick)
+        if self._out.isatty():
+            self._out.write("\r" + text.ljust(self._width))
+            self._width = len(text)
+        else:
+            self._out.write(text + "\n")
+        self._out.flush()
+
+    def finish(self, seconds: float, planned: float) -> None:
+        if self._width:
+            self._out.write("\n")
+        self._out.write("\n".join(summary(self.ticks, seconds, planned)) + "\n")
+        self._out.flush()

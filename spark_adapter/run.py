@@ -1,0 +1,149 @@
+"""Run a plan on Spark and tell a person how it goes: a line per batch, a summary at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from models.bindings import Bindings
+from models.plan import Plan
+from spark_adapter import compile
+from spark_adapter.checkpoint import Folder
+from spark_adapter.expressions import said
+from spark_adapter.pipeline import Pipeline
+from spark_adapter.progress import Measured, Reporter, tick_of
+from spark_adapter.session import open_session
+from spark_adapter.stats import PLAN_FILE
+
+__all__ = ["follow", "run"]
+
+DONE, FAILED = 0, 1
+POLL_SECONDS = 0.2
+LAST_REPORTS = 10.0  # seconds to wait for Spark's reports of batches that have ended
+
+
+def run(plan: Plan, bindings: Bindings, engine: str = "stem", out: TextIO = sys.stderr, master: str | None = None) -> int:
+    """Run until the sources are worked through (`available_now`), the pipeline fails, or the user interrupts; 0 unless it failed.
+
+    Raises AdapterError for everything that can be seen to be wrong before it starts.
+    """
+    log = Path(tempfile.gettempdir()) / f"watersmeet-spark-{os.getpid()}.log"
+    spark = open_session(bindings.spark, master, log)
+    pipeline = compile(plan, bindings, spark, engine)
+    # `stats` makes a request of the plan and of what the run measures.
+    Folder(spark, bindings.checkpoint).write(PLAN_FILE, plan.model_dump_json(indent=1))
+    code = follow(pipeline, out)
+    if code == FAILED:
+        out.write(f"Spark's own log is {log}\n")
+    else:
+        log.unlink(missing_ok=True)
+    return code
+
+
+def follow(pipeline: Pipeline, out: TextIO) -> int:
+    """Start a pipeline and report on it until it ends."""
+    listener = _Reports()
+    pipeline.spark.streams.addListener(listener)
+    reporter = Reporter(out)
+    watch = _Watch(pipeline, reporter, listener)
+    started = time.monotonic()
+    try:
+        pipeline.start()
+        while not pipeline.await_termination(POLL_SECONDS):
+            watch.report()
+        code = DONE
+    except KeyboardInterrupt:
+        pipeline.stop()
+        code = DONE
+    except StreamingQueryException as error:
+        watch.failure = said(error)
+        code = FAILED
+    finally:
+        listener.wait()
+        pipeline.spark.streams.removeListener(listener)
+    watch.report()
+    reporter.finish(time.monotonic() - started, pipeline.plan.cost.memory_bytes)
+    if watch.failure:
+        out.write(f"the pipeline failed: {watch.failure}\n")
+    return code
+
+
+class _Watch:
+    """Turns reports that have come in into lines."""
+
+    def __init__(self, pipeline: Pipeline, reporter: Reporter, listener: _Reports) -> None:
+        self.pipeline, self.reporter, self.listener = pipeline, reporter, listener
+        self.before: Measured | None = None
+        self.failure = ""
+
+    def report(self) -> None:
+        while (report := self.listener.next()) is not None:
+            now = _measured(self.pipeline)
+            before = self.before or Measured(0, 0, 0, 0)
+            self.reporter.add(tick_of(report, before, now) if now is not None else tick_of(report))
+            self.before = now
+
+
+def _measured(pipeline: Pipeline) -> Measured | None:
+    """The engine's own figures; None where it leaves them to Spark."""
+    progress = pipeline.progress
+    if not progress.statistics:
+        return None
+    held = [*progress.statistics["states"], *progress.statistics["caches"]]
+    return Measured(progress.results or 0, progress.late, sum(state["rows"] for state in held), round(sum(state["bytes"] for state in held)))
+
+
+class _Reports(StreamingQueryListener):  # type: ignore[misc]  # PySpark is not typed here
+    """Spark's reports, handed from its thread to ours."""
+
+    def __init__(self) -> None:
+        self._reports: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._waiting: list[dict[str, Any]] = []
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        self._reports.put(json.loads(event.progress.json))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        self._reports.put(None)
+
+    def next(self) -> dict[str, Any] | None:
+        """The oldest report not yet taken; None where there is none."""
+        if self._waiting:
+            return self._waiting.pop(0)
+        try:
+            return self._reports.get_nowait()
+        except queue.Empty:
+            return None
+
+    def wait(self) -> None:
+        """Take in all reports up to the query's end: they come a moment after it."""
+        deadline = time.monotonic() + LAST_REPORTS
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                report = self._reports.get(timeout=left)
+            except queue.Empty:
+                return
+            if report is None:
+                return
+            self._waiting.append(report)
