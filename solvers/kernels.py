@@ -27,7 +27,7 @@ from solvers.graph import bits
 from solvers.search import make_join
 from solvers.tree import Tree
 
-__all__ = ["MAX_BITS", "MAX_SETS", "Sets", "best_binary_tree", "best_mjoin_orders", "compiled", "connected_sets", "find"]
+__all__ = ["MAX_BITS", "MAX_SETS", "Sets", "best_binary_tree", "best_mjoin_orders", "compiled", "connected_sets", "find", "released"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -42,6 +42,11 @@ _GOLDEN = 0x1E3779B97F4A7C15  # odd, spreads neighbouring masks over the table; 
 def compiled(function: F) -> F:
     """numba's njit with its cache, typed."""
     return cast(F, numba.njit(cache=True)(function))
+
+
+def released(function: F) -> F:
+    """The same for long loops: other threads run meanwhile, so that one of them can say stop."""
+    return cast(F, numba.njit(cache=True, nogil=True)(function))
 
 
 class Sets(NamedTuple):

@@ -1,0 +1,376 @@
+"""Compiled: good plans to start an exact search from.
+
+A join tree is a laminar family of connected sets, one per join: a join's inputs are the largest members inside it and the
+streams that no member covers. From the best binary tree one member is removed at a time, from the plain mjoin one is added at
+a time (paper 3's state-removal and state-selection in one step each); every plan met on the way is a seed.
+
+Costs are excesses: what every plan pays alike is left out (`Prices`). Joins of up to EXACT_INPUTS inputs are
+priced with their best probe orders, larger ones with greedy orders: a seed is an upper bound either way.
+Guarantee: none. Complexity: O(n²) joins priced per path.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from solvers.kernels import Floats, Ints, Sets, access_cost, find, lowest, released
+
+__all__ = ["Prices", "dominated", "follow", "insert", "join_excess", "members_as_rows", "seeds"]
+
+EXACT_INPUTS = 8  # 256 unions: microseconds
+
+
+class Prices(NamedTuple):
+    """What operations cost, and what of it every plan pays.
+
+    A plan's CPU = what every plan pays + its excess. Every plan keeps each stream for at least its floor, sends each
+    arrival to a first probe, and makes the output. So a join's output that is kept adds rate · (join + probe + least keeping),
+    and a partial result that is not kept adds rate · (join + probe).
+    """
+
+    made: float
+    """join + probe: what a partial result costs that is made and goes on to probe."""
+    indexed: float
+    """insert + delete: keeping a tuple in a state with an index."""
+    append: float
+    scan: float
+    keep: float
+    """min(indexed, append): the least that keeping a tuple costs."""
+    floors: Floats
+    """Per stream the least that keeping it costs, in any plan."""
+    grain: float
+    """CPU is counted in whole multiples of this, the last digit of what every plan pays; 0: as it comes."""
+    grain_bytes: float
+
+
+@released
+def rounded(value: float, grain: float) -> float:
+    """To a whole multiple of a power of two, so that sums do not depend on their order and ties are ties."""
+    return float(np.rint(value / grain) * grain) if grain else value
+
+
+@released
+def kept_excess(sets: Sets, prices: Prices, s: int) -> float:
+    """What keeping a join's output adds."""
+    rate = sets.size[s] * sets.pace[s]
+    return rounded((prices.made + prices.keep) * rate, prices.grain)
+
+
+@released
+def kept_bytes(sets: Sets, prices: Prices, s: int) -> float:
+    return rounded(sets.size[s] * sets.bytes[s], prices.grain_bytes)
+
+
+@released
+def binary_excess(sets: Sets, prices: Prices, left: int, right: int) -> float:
+    """The excess of a binary join of two sets, its inputs' floors left out."""
+    a = sets.size[left] * sets.pace[left]
+    b = sets.size[right] * sets.pace[right]
+    hashable = sets.equal_around[left] & sets.mask[right] != 0
+    cost = access_cost(hashable, a, b, sets.size[left], prices.indexed, prices.append, prices.scan)
+    cost -= prices.floors[left] if left < sets.n else prices.keep * a
+    other = access_cost(hashable, b, a, sets.size[right], prices.indexed, prices.append, prices.scan)
+    other -= prices.floors[right] if right < sets.n else prices.keep * b
+    return rounded(max(cost, 0.0) + max(other, 0.0), prices.grain)
+
+
+@released
+def keeping_in_mjoin(sets: Sets, prices: Prices, s: int, whole: int) -> float:
+    """What keeping an input costs above its floor, in an mjoin of `whole`: indexed where any equality predicate leads to it."""
+    rate = sets.size[s] * sets.pace[s]
+    hashable = sets.equal_around[s] & whole & ~sets.mask[s] != 0
+    cost = rate * (prices.indexed if hashable else prices.append)
+    return float(max(0.0, cost - (prices.floors[s] if s < sets.n else prices.keep * rate)))
+
+
+@released
+def scanning(sets: Sets, prices: Prices, visited: int, target: int) -> float:
+    """What a probe that can only scan adds, per 1/T."""
+    if prices.scan == 0.0 or sets.equal_around[visited] & sets.mask[target]:
+        return 0.0
+    return float(prices.scan * (sets.size[visited] * sets.size[target]))
+
+
+@released
+def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, unions: Ints, to_go: Floats) -> float:
+    """The excess of an mjoin of blocks (places in the table) with the best probe orders, by a backward pass over their unions.
+
+    `unions` and `to_go` are scratch of 2^m.
+    """
+    full = (1 << m) - 1
+    cost = 0.0
+    for k in range(m):
+        cost += keeping_in_mjoin(sets, prices, blocks[k], whole)
+        unions[1 << k] = blocks[k]
+    for u in range(3, full + 1):
+        if u & (u - 1):
+            k = lowest(u)
+            rest = unions[u & (u - 1)]
+            unions[u] = -1
+            if rest >= 0:
+                unions[u] = find(sets.keys, sets.places, sets.multiplier, sets.shift, sets.mask[rest] | sets.mask[blocks[k]])
+            else:
+                mask = 0
+                left = u
+                while left:
+                    mask |= sets.mask[blocks[lowest(left)]]
+                    left &= left - 1
+                unions[u] = find(sets.keys, sets.places, sets.multiplier, sets.shift, mask)
+    to_go[full] = 0.0
+    for u in range(full - 1, 0, -1):
+        here = unions[u]
+        if here < 0:
+            continue
+        best = np.inf
+        left = full & ~u
+        around = sets.around[here]
+        while left:
+            k = lowest(left)
+            left &= left - 1
+            if sets.mask[blocks[k]] & around == 0:
+                continue
+            step = to_go[u | (1 << k)] + scanning(sets, prices, here, blocks[k])
+            best = min(best, step)
+        to_go[u] = best + prices.made * sets.size[here] if u & (u - 1) else best
+    for k in range(m):
+        cost += sets.pace[blocks[k]] * to_go[1 << k]
+    return cost
+
+
+@released
+def follow(sets: Sets, prices: Prices, blocks: Ints, m: int, to_go: Floats, dense: bool) -> Ints:
+    """The best probe orders, a row per input, from a backward pass's costs to go (by union, or by set); of equals lower inputs first."""
+    orders = np.zeros((m, m - 1), np.int64)
+    for start in range(m):
+        u = 1 << start
+        here = blocks[start]
+        step = 0
+        while step < m - 1:
+            best, chosen, reached = np.inf, -1, -1
+            for k in range(m):
+                if u >> k & 1 or sets.mask[blocks[k]] & sets.around[here] == 0:
+                    continue
+                made = find(sets.keys, sets.places, sets.multiplier, sets.shift, sets.mask[here] | sets.mask[blocks[k]])
+                cost = scanning(sets, prices, here, blocks[k]) + (to_go[u | (1 << k)] if dense else to_go[made])
+                if cost < best or chosen < 0:
+                    best, chosen, reached = cost, k, made
+            orders[start, step] = chosen
+            u |= 1 << chosen
+            here = reached
+            step += 1
+    return orders
+
+
+@released
+def greedy_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int) -> float:
+    """The same with greedy probe orders: next is the block whose step costs least."""
+    cost = 0.0
+    for k in range(m):
+        cost += keeping_in_mjoin(sets, prices, blocks[k], whole)
+        here = blocks[k]
+        total = 0.0
+        while sets.mask[here] != whole:
+            best, following = np.inf, -1
+            for j in range(m):
+                target = blocks[j]
+                if sets.mask[target] & sets.mask[here] == 0 and sets.mask[target] & sets.around[here]:
+                    made = find(sets.keys, sets.places, sets.multiplier, sets.shift, sets.mask[here] | sets.mask[target])
+                    step = scanning(sets, prices, here, target)
+                    if sets.mask[made] != whole:
+                        step += prices.made * sets.size[made]
+                    if step < best or following < 0:
+                        best, following = step, made
+            total += best
+            here = following
+        cost += sets.pace[blocks[k]] * total
+    return cost
+
+
+@released
+def join_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, unions: Ints, to_go: Floats) -> float:
+    """The excess of one join."""
+    if m == 2:
+        return binary_excess(sets, prices, blocks[0], blocks[1])
+    if m <= EXACT_INPUTS:
+        return rounded(mjoin_excess(sets, prices, blocks, m, whole, unions, to_go), prices.grain)
+    return rounded(greedy_excess(sets, prices, blocks, m, whole), prices.grain)
+
+
+@released
+def inputs_of(sets: Sets, family: Ints, count: int, whole: int, skipped: int, blocks: Ints) -> int:
+    """The inputs of the join of `whole`, but for the member `skipped`: the largest members inside, then bare streams. family is by falling size."""
+    left = whole
+    m = 0
+    for f in range(count):
+        member = family[f]
+        if member != whole and member != skipped and member & ~whole == 0 and member & ~left == 0:
+            blocks[m] = find(sets.keys, sets.places, sets.multiplier, sets.shift, member)
+            m += 1
+            left &= ~member
+    while left:
+        blocks[m] = lowest(left)
+        m += 1
+        left &= left - 1
+    return m
+
+
+@released
+def dominated(es: Floats, ms: Floats, os: Ints, count: int, e: float, m: float, o: int) -> bool:
+    """Whether a staircase (e rising, m falling) has a point at least as good in both, and in operators where both are equal."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) >> 1
+        if es[middle] <= e:
+            low = middle + 1
+        else:
+            high = middle
+    if low == 0 or ms[low - 1] > m:
+        return False
+    return bool(es[low - 1] < e or ms[low - 1] < m or os[low - 1] <= o)
+
+
+@released
+def insert(es: Floats, ms: Floats, os: Ints, rows: Ints, count: int, e: float, m: float, o: int, row: int) -> int:
+    """Put a point that is not dominated into a staircase, dropping what it dominates; returns the new count."""
+    place = 0
+    while place < count and es[place] < e:
+        place += 1
+    end = place
+    while end < count and ms[end] >= m:
+        end += 1
+    moved = place + 1 - end
+    if moved > 0:
+        for k in range(count - 1, end - 1, -1):
+            es[k + 1], ms[k + 1], os[k + 1], rows[k + 1] = es[k], ms[k], os[k], rows[k]
+    elif moved < 0:
+        for k in range(end, count):
+            es[k + moved], ms[k + moved], os[k + moved], rows[k + moved] = es[k], ms[k], os[k], rows[k]
+    es[place], ms[place], os[place], rows[place] = e, m, o, row
+    return count + moved
+
+
+@released
+def members_as_rows(split: Ints, sets: Sets) -> Ints:
+    """The members of a binary tree given by its splits, by falling size, the whole first."""
+    family = np.zeros(sets.n, np.int64)
+    family[0] = (1 << sets.n) - 1
+    count = 1
+    place = 0
+    while place < count:
+        half = split[find(sets.keys, sets.places, sets.multiplier, sets.shift, family[place])]
+        for part in (half, family[place] & ~half):
+            if part & (part - 1):
+                family[count] = part
+                count += 1
+        place += 1
+    return family[:count].copy()
+
+
+@released
+def by_falling_size(sets: Sets, family: Ints, count: int) -> None:
+    """Sort members by falling place in the table: the table is by rising number of streams."""
+    for k in range(1, count):
+        member = family[k]
+        place = find(sets.keys, sets.places, sets.multiplier, sets.shift, member)
+        j = k
+        while j and find(sets.keys, sets.places, sets.multiplier, sets.shift, family[j - 1]) < place:
+            family[j] = family[j - 1]
+            j -= 1
+        family[j] = member
+
+
+@released
+def seeds(sets: Sets, prices: Prices, binary: Ints) -> tuple[Floats, Floats, Ints, Ints]:
+    """e, m, operators of a staircase of plans, and the members of each (rows, 0 after the last), from a binary tree and the plain mjoin."""
+    n = sets.n
+    every = (1 << n) - 1
+    room = 4 * n + 64
+    es, ms, os, rows = np.empty(room), np.empty(room), np.empty(room, np.int64), np.empty(room, np.int64)
+    families = np.zeros((room, n), np.int64)
+    used = 0
+    count = 0
+    unions, to_go = np.empty(1 << EXACT_INPUTS, np.int64), np.empty(1 << EXACT_INPUTS)
+    blocks = np.empty(n + 1, np.int64)
+    trial = np.empty(n + 1, np.int64)
+    inner = np.empty(n + 1, np.int64)
+    family = np.zeros(n + 2, np.int64)
+    for path in range(2):
+        members = 1
+        family[0] = every
+        if path == 0:
+            members = binary.size
+            family[:members] = binary
+            by_falling_size(sets, family, members)
+        while True:
+            e, m = 0.0, 0.0
+            for f in range(members):
+                inputs = inputs_of(sets, family, members, family[f], 0, blocks)
+                e += join_excess(sets, prices, blocks, inputs, family[f], unions, to_go)
+                if family[f] != every:
+                    s = find(sets.keys, sets.places, sets.multiplier, sets.shift, family[f])
+                    e += kept_excess(sets, prices, s)
+                    m += kept_bytes(sets, prices, s)
+            if not dominated(es, ms, os, count, e, m, members) and used < room and count < room - 1:
+                families[used, :members] = family[:members]
+                count = insert(es, ms, os, rows, count, e, m, members, used)
+                used += 1
+            best, chosen = np.inf, 0
+            for f in range(members):
+                whole = family[f]
+                inputs = inputs_of(sets, family, members, whole, 0, blocks)
+                cost = join_excess(sets, prices, blocks, inputs, whole, unions, to_go)
+                if path == 0:
+                    if whole == every:
+                        continue
+                    g = f - 1
+                    while whole & ~family[g]:
+                        g -= 1
+                    above = inputs_of(sets, family, members, family[g], 0, trial)
+                    change = -cost - join_excess(sets, prices, trial, above, family[g], unions, to_go)
+                    s = find(sets.keys, sets.places, sets.multiplier, sets.shift, whole)
+                    above = inputs_of(sets, family, members, family[g], whole, trial)
+                    change += join_excess(sets, prices, trial, above, family[g], unions, to_go) - kept_excess(sets, prices, s)
+                    freed = kept_bytes(sets, prices, s)
+                    ratio = change / freed if freed > 0.0 else (-np.inf if change <= 0.0 else np.inf)
+                    if ratio < best or chosen == 0:
+                        best, chosen = ratio, whole
+                elif inputs > 2:
+                    for i in range(inputs):
+                        for j in range(i + 1, inputs):
+                            if sets.around[blocks[i]] & sets.mask[blocks[j]] == 0:
+                                continue
+                            part = sets.mask[blocks[i]] | sets.mask[blocks[j]]
+                            s = find(sets.keys, sets.places, sets.multiplier, sets.shift, part)
+                            inner[0] = s
+                            width = 1
+                            for k in range(inputs):
+                                if k not in (i, j):
+                                    inner[width] = blocks[k]
+                                    width += 1
+                            change = join_excess(sets, prices, inner, width, whole, unions, to_go) - cost
+                            change += binary_excess(sets, prices, blocks[i], blocks[j]) + kept_excess(sets, prices, s)
+                            added = kept_bytes(sets, prices, s)
+                            if change >= 0.0:
+                                continue
+                            ratio = change / added if added > 0.0 else -np.inf
+                            if ratio < best or chosen == 0:
+                                best, chosen = ratio, part
+            if chosen == 0:
+                break
+            if path == 0:
+                kept = 0
+                for f in range(members):
+                    if family[f] != chosen:
+                        family[kept] = family[f]
+                        kept += 1
+                members = kept
+            else:
+                family[members] = chosen
+                members += 1
+                by_falling_size(sets, family, members)
+    found = np.zeros((count, n), np.int64)
+    for k in range(count):
+        found[k] = families[rows[k]]
+    return es[:count].copy(), ms[:count].copy(), os[:count].copy(), found

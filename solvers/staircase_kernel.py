@@ -1,0 +1,532 @@
+"""Compiled: the staircase of (CPU, memory) of every connected set that a good plan could keep, by dynamic programming.
+
+Size and rate of a subresult do not depend on how it was joined, and costs add up over joins; so of two sub-plans of the same
+set the one that is worse in both resources can go. The staircase of all streams is the whole frontier.
+
+Figures are excesses over what every plan pays (`Prices`), in whole multiples of its last digit: sums are exact, and plans
+whose figures agree to the last bit of a double are ties. Of ties the one with fewer operators stays, then the first met.
+
+For every set V, by rising number of streams: the plain mjoin, every binary join, and every partition into three or more
+blocks, depth first, always placing the lowest stream left. A partial partition is dropped only by valid bounds:
+
+* what its blocks cost at least: their own least excess, being made and kept, and in each pipeline of an mjoin a first
+  partial result, at least the smallest connected set above the block;
+* for a stream not placed yet its least share of such costs, whatever its block;
+* from four blocks on a second partial result, at least the smallest connected set that lacks one block of V.
+
+Dropped is what cannot beat a point of V's own staircase, or, once it is kept, a point of the frontier so far (which starts
+from `seeds`), or what breaks a limit. Probe orders are computed for the partitions that survive.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solvers.kernels import Floats, Ints, Sets, find, lowest, popcount, released
+from solvers.seed_kernel import (
+    Prices,
+    binary_excess,
+    dominated,
+    insert,
+    keeping_in_mjoin,
+    kept_bytes,
+    kept_excess,
+    mjoin_excess,
+    rounded,
+    scanning,
+)
+
+__all__ = ["FRONTIER", "LEAST_BYTES", "LEAST_CPU", "staircases"]
+
+FRONTIER, LEAST_CPU, LEAST_BYTES = 0, 1, 2  # what is asked for
+DENSE_INPUTS = 13  # up to here all unions of blocks fit a small table; beyond, the table of connected sets is walked
+SHAVED = 1.0 - 1e-13  # bounds are sums in another order than costs: this much below is never above
+MAX_POINTS = 1 << 14  # of one staircase
+
+
+@released
+def smallest_above(sets: Sets) -> Floats:
+    """For every set the size of the smallest connected set above it, all streams excepted."""
+    total = sets.mask.size
+    least = np.full(total, np.inf)
+    for s in range(total - 2, -1, -1):
+        open_ = sets.around[s]
+        best = np.inf
+        while open_:
+            x = lowest(open_)
+            open_ &= open_ - 1
+            above = find(sets.keys, sets.places, sets.multiplier, sets.shift, sets.mask[s] | (1 << x))
+            if above != total - 1:
+                best = min(best, sets.size[above], least[above])
+        least[s] = best
+    return least
+
+
+@released
+def plain_mjoins(sets: Sets, prices: Prices) -> Floats:
+    """For every set the excess of its plain mjoin, from one forward pass over ways[set, first stream]."""
+    total, n = sets.mask.size, sets.n
+    ways = np.full((total, n), np.inf)
+    excess = np.zeros(total)
+    for i in range(n):
+        ways[i, i] = 0.0
+    for s in range(n, total):
+        mask = sets.mask[s]
+        inside = mask
+        made = prices.made * sets.size[s]
+        while inside:
+            x = lowest(inside)
+            inside &= inside - 1
+            rest = find(sets.keys, sets.places, sets.multiplier, sets.shift, mask & ~(1 << x))
+            if rest < 0:
+                continue
+            step = scanning(sets, prices, rest, x)
+            for i in range(n):
+                ways[s, i] = min(ways[s, i], ways[rest, i] + step)
+        inside = mask
+        while inside:
+            i = lowest(inside)
+            inside &= inside - 1
+            excess[s] += sets.pace[i] * ways[s, i] + keeping_in_mjoin(sets, prices, i, mask)
+        excess[s] = rounded(excess[s], prices.grain)
+        for i in range(n):
+            ways[s, i] += made
+    return excess
+
+
+@released
+def wide_mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, to_go: Floats) -> float:
+    """As `mjoin_excess`, for many blocks: a backward pass over the connected sets that are unions of them. `to_go` is scratch per set."""
+    cost = 0.0
+    for k in range(m):
+        cost += keeping_in_mjoin(sets, prices, blocks[k], whole)
+    last = find(sets.keys, sets.places, sets.multiplier, sets.shift, whole)
+    to_go[last] = 0.0
+    for s in range(last - 1, -1, -1):
+        mask = sets.mask[s]
+        if mask & ~whole:
+            continue
+        width = 0
+        cut = False
+        for k in range(m):
+            part = mask & sets.mask[blocks[k]]
+            if part:
+                width += 1
+                cut |= part != sets.mask[blocks[k]]
+        if cut:
+            continue
+        best = np.inf
+        for k in range(m):
+            if sets.mask[blocks[k]] & sets.around[s]:
+                above = find(sets.keys, sets.places, sets.multiplier, sets.shift, mask | sets.mask[blocks[k]])
+                best = min(best, to_go[above] + scanning(sets, prices, s, blocks[k]))
+        to_go[s] = best + prices.made * sets.size[s] if width > 1 else best
+    for k in range(m):
+        cost += sets.pace[blocks[k]] * to_go[blocks[k]]
+    return cost
+
+
+@released
+def longer(array: Ints) -> Ints:
+    return np.concatenate((array, np.empty_like(array)))
+
+
+@released
+def longer_floats(array: Floats) -> Floats:
+    return np.concatenate((array, np.empty_like(array)))
+
+
+@released
+def staircases(
+    sets: Sets,
+    prices: Prices,
+    seed_e: Floats,
+    seed_m: Floats,
+    seed_o: Ints,
+    cap_e: float,
+    cap_m: float,
+    sure_e: float,
+    sure_m: float,
+    goal: int,
+    stop: NDArray[np.int64],
+) -> tuple[int, Floats, Floats, Ints, Ints, Ints, Ints, Ints, Ints]:
+    """status (0: complete, 1: stopped), then the frontier: e, m, operators, rows; then what rows refer to: points' rows, points' sets, rows, steps.
+
+    A row ≥ 0 starts in `entries` with a number of inputs, then the inputs: −1−i is stream i, p ≥ 0 is point p. Row −1 is the plain mjoin,
+    row −2−k seed k. Nothing above cap_e or cap_m is kept; a point within sure_e and sure_m is surely within the caps.
+    """
+    total, n = sets.mask.size, sets.n
+    root = total - 1
+    kept_e = np.zeros(total)
+    kept_m = np.zeros(total)
+    for s in range(n, total):
+        kept_e[s] = kept_excess(sets, prices, s)
+        kept_m[s] = kept_bytes(sets, prices, s)
+    above = smallest_above(sets)
+    plain = plain_mjoins(sets, prices)
+
+    root_e, root_m = np.empty(MAX_POINTS), np.empty(MAX_POINTS)
+    root_o, root_r = np.empty(MAX_POINTS, np.int64), np.empty(MAX_POINTS, np.int64)
+    root_count = 0
+    limit_e, limit_m = cap_e, cap_m
+    for k in range(seed_e.size):
+        e, m = seed_e[k], seed_m[k]
+        if e <= limit_e and m <= limit_m and not dominated(root_e, root_m, root_o, root_count, e, m, seed_o[k]):
+            root_count = insert(root_e, root_m, root_o, root_r, root_count, e, m, seed_o[k], -2 - k)
+            if e <= sure_e and m <= sure_m:
+                if goal == LEAST_CPU:
+                    limit_e = min(limit_e, e)
+                elif goal == LEAST_BYTES:
+                    limit_m = min(limit_m, m)
+
+    # The least share of a stream, whatever block of an mjoin it is in.
+    share = np.full(n, np.inf)
+    usable = np.zeros(total, np.bool_)
+    for s in range(total - 1):
+        own = 0.0
+        if s >= n:
+            own = kept_e[s]
+            if not (np.isfinite(own) and np.isfinite(kept_m[s])):
+                continue
+            if own > limit_e or kept_m[s] > limit_m or dominated(root_e, root_m, root_o, root_count, own, kept_m[s], 2):
+                continue
+        usable[s] = True
+        per_pace = own / sets.pace[s] + prices.made * above[s]
+        inside = sets.mask[s]
+        while inside:
+            i = lowest(inside)
+            inside &= inside - 1
+            share[i] = min(share[i], sets.pace[i] * per_pace)
+
+    # Blocks by lowest stream and number of streams, each list by rising bound.
+    least_e, least_m = np.zeros(total), np.zeros(total)
+    least_o = np.zeros(total, np.int64)
+    bound = np.zeros(total)
+    first_point = np.zeros(total, np.int64)
+    points_of = np.zeros(total, np.int64)
+    width = n + 1
+    counts = np.zeros(n * width + 1, np.int64)
+    for s in range(total - 1):
+        if usable[s]:
+            counts[lowest(sets.mask[s]) * width + popcount(sets.mask[s])] += 1
+    begin = np.zeros(n * width + 1, np.int64)
+    for g in range(n * width):
+        begin[g + 1] = begin[g] + counts[g]
+    listed = np.empty(begin[n * width], np.int64)
+    end = begin.copy()
+    local = np.empty(begin[n * width], np.int64)
+    local_begin = np.zeros(n * width + 1, np.int64)
+    for i in range(n):
+        bound[i] = max(0.0, sets.pace[i] * prices.made * above[i] - share[i])
+        g = i * width + 1
+        listed[end[g]] = i
+        end[g] += 1
+
+    point_e, point_m = np.empty(1024), np.empty(1024)
+    point_o, point_r, point_s = np.empty(1024, np.int64), np.empty(1024, np.int64), np.empty(1024, np.int64)
+    points = 0
+    entries = np.empty(4096, np.int64)
+    used = 0
+
+    here_e, here_m = np.empty(MAX_POINTS), np.empty(MAX_POINTS)
+    here_o, here_r = np.empty(MAX_POINTS, np.int64), np.empty(MAX_POINTS, np.int64)
+    dense_unions, dense_to_go = np.empty(1 << DENSE_INPUTS, np.int64), np.empty(1 << DENSE_INPUTS)
+    wide_to_go = np.empty(total if n > DENSE_INPUTS else 1)
+    blocks = np.empty(n + 1, np.int64)
+    inner = np.empty(n + 1, np.int64)
+    pick = np.empty(n + 1, np.int64)
+    part_e, part_m, part_o = np.empty(n + 2), np.empty(n + 2), np.empty(n + 2, np.int64)
+    tail_e, tail_m, tail_o = np.empty(n + 2), np.empty(n + 2), np.empty(n + 2, np.int64)
+    left_at, group_at, place_at = np.empty(n + 2, np.int64), np.empty(n + 2, np.int64), np.empty(n + 2, np.int64)
+    e_at, m_at, o_at = np.empty(n + 2), np.empty(n + 2), np.empty(n + 2, np.int64)
+    status = 0
+    steps = 0
+    layer = 2
+    for v in range(n, total):
+        whole = sets.mask[v]
+        size = popcount(whole)
+        if size > layer:
+            # The lists of the last layer are complete: sort each by its bound.
+            for low in range(n):
+                g = low * width + layer
+                if end[g] > begin[g]:
+                    part = listed[begin[g] : end[g]].copy()
+                    order = np.argsort(bound[part], kind="mergesort")
+                    for k in range(part.size):
+                        listed[begin[g] + k] = part[order[k]]
+            layer = size
+        is_root = v == root
+        if not is_root and not usable[v]:
+            continue
+        if stop[0]:
+            status = 1
+            break
+        own_e, own_m = kept_e[v], kept_m[v]
+        if is_root:
+            own_e, own_m = 0.0, 0.0
+        elif own_e > limit_e or own_m > limit_m or dominated(root_e, root_m, root_o, root_count, own_e, own_m, 2):
+            continue
+        if is_root:
+            es, ms, os, rows, count = root_e, root_m, root_o, root_r, root_count
+        else:
+            es, ms, os, rows, count = here_e, here_m, here_o, here_r, 0
+
+        # The plain mjoin; of two streams it is the binary join.
+        e = plain[v] if size > 2 else binary_excess(sets, prices, lowest(whole), lowest(whole & (whole - 1)))
+        hopeless = e + own_e > limit_e or dominated(es, ms, os, count, e, 0.0, 1)
+        if not hopeless and (is_root or not dominated(root_e, root_m, root_o, root_count, e + own_e, own_m, 2)):
+            count = insert(es, ms, os, rows, count, e, 0.0, 1, -1)
+            if is_root and e <= sure_e:
+                if goal == LEAST_CPU:
+                    limit_e = min(limit_e, e)
+                elif goal == LEAST_BYTES:
+                    limit_m = 0.0
+
+        if size > 2:
+            # Blocks inside V, list by list.
+            filled = 0
+            for low in range(n):
+                for k in range(width):
+                    g = low * width + k
+                    local_begin[g] = filled
+                    if whole >> low & 1 and k < size:
+                        for place in range(begin[g], end[g]):
+                            if sets.mask[listed[place]] & ~whole == 0:
+                                local[filled] = listed[place]
+                                filled += 1
+            local_begin[n * width] = filled
+            steps += filled
+
+            shares = 0.0
+            inside = whole
+            while inside:
+                shares += share[lowest(inside)]
+                inside &= inside - 1
+            lacking = -1.0  # the smallest connected set that lacks one block, once it is needed
+            # Depth 0 places the block of the lowest stream: with all the rest it is a binary join, else an mjoin.
+            depth = 0
+            left_at[0] = whole
+            group_at[0] = lowest(whole) * width + 1
+            place_at[0] = local_begin[group_at[0]]
+            e_at[0], m_at[0], o_at[0] = shares, 0.0, 1
+            while depth >= 0:
+                left = left_at[depth]
+                group = group_at[depth]
+                place = place_at[depth]
+                if place == local_begin[group + 1]:
+                    if group - lowest(left) * width >= min(popcount(left), size - 1):
+                        depth -= 1
+                    else:
+                        group_at[depth] = group + 1
+                        place_at[depth] = local_begin[group + 1]
+                    continue
+                place_at[depth] = place + 1
+                block = local[place]
+                if sets.mask[block] & ~left:
+                    continue
+                steps += 1
+                if steps & 255 == 0 and stop[0]:
+                    status = 1
+                    break
+                rest = left & ~sets.mask[block]
+                joins = 0
+                if depth == 0:
+                    other = find(sets.keys, sets.places, sets.multiplier, sets.shift, rest)
+                    if other >= 0 and (other < n or points_of[other] > 0):
+                        blocks[0], blocks[1] = block, other
+                        joins = 2
+                e_next = e_at[depth] + bound[block]
+                m_next = m_at[depth]
+                o_next = o_at[depth]
+                deeper = True
+                e_low = e_next * SHAVED
+                if (
+                    e_low + own_e > limit_e
+                    or m_next + own_m > limit_m
+                    or dominated(es, ms, os, count, e_low, m_next, o_next)
+                    or (not is_root and dominated(root_e, root_m, root_o, root_count, e_low + own_e, m_next + own_m, o_next + 1))
+                ):
+                    # The list is by rising bound: what follows is no better.
+                    deeper = False
+                    if depth > 0:
+                        place_at[depth] = local_begin[group + 1]
+                        continue
+                m_next += least_m[block]
+                o_next += least_o[block]
+                if deeper and block >= n:
+                    deeper = not (
+                        m_next + own_m > limit_m
+                        or dominated(es, ms, os, count, e_low, m_next, o_next)
+                        or (not is_root and dominated(root_e, root_m, root_o, root_count, e_low + own_e, m_next + own_m, o_next + 1))
+                    )
+                if deeper and rest and depth >= 2:
+                    # Four blocks at least: a second partial result in every pipeline.
+                    if lacking < 0.0:
+                        lacking = np.inf
+                        for k in range(filled):
+                            less = find(sets.keys, sets.places, sets.multiplier, sets.shift, whole & ~sets.mask[local[k]])
+                            if less >= 0:
+                                lacking = min(lacking, sets.size[less])
+                    e_low = (e_next + sets.pace[v] * prices.made * lacking) * SHAVED
+                    deeper = not (
+                        e_low + own_e > limit_e
+                        or dominated(es, ms, os, count, e_low, m_next, o_next)
+                        or (not is_root and dominated(root_e, root_m, root_o, root_count, e_low + own_e, m_next + own_m, o_next + 1))
+                    )
+                blocks[depth] = block
+                if deeper and rest:
+                    left_at[depth + 1] = rest
+                    group_at[depth + 1] = lowest(rest) * width + 1
+                    place_at[depth + 1] = local_begin[group_at[depth + 1]]
+                    e_at[depth + 1], m_at[depth + 1], o_at[depth + 1] = e_next, m_next, o_next
+                    depth += 1
+                elif deeper and depth >= 2:
+                    joins = depth + 1
+                if joins == 0:
+                    continue
+
+                # A whole partition: bound it once more by its own first and last steps, then price it.
+                if joins == 2:
+                    node = binary_excess(sets, prices, blocks[0], blocks[1])
+                else:
+                    low_node = 0.0
+                    for a in range(joins):
+                        first, last = np.inf, np.inf
+                        for b in range(joins):
+                            if a == b:
+                                continue
+                            if sets.around[blocks[a]] & sets.mask[blocks[b]]:
+                                both = find(sets.keys, sets.places, sets.multiplier, sets.shift, sets.mask[blocks[a]] | sets.mask[blocks[b]])
+                                first = min(first, prices.made * sets.size[both] + scanning(sets, prices, blocks[a], blocks[b]))
+                            if joins > 3:
+                                less = find(sets.keys, sets.places, sets.multiplier, sets.shift, whole & ~sets.mask[blocks[b]])
+                                if less >= 0:
+                                    last = min(last, prices.made * sets.size[less] + scanning(sets, prices, less, blocks[b]))
+                        low_node += sets.pace[blocks[a]] * (first + last if joins > 3 else first)
+                    e = low_node
+                    m = 0.0
+                    o = 1
+                    for k in range(joins):
+                        if blocks[k] >= n:
+                            e += least_e[blocks[k]]
+                            m += least_m[blocks[k]]
+                            o += least_o[blocks[k]]
+                    e *= SHAVED
+                    if (
+                        e + own_e > limit_e
+                        or m + own_m > limit_m
+                        or dominated(es, ms, os, count, e, m, o)
+                        or (not is_root and dominated(root_e, root_m, root_o, root_count, e + own_e, m + own_m, o + 1))
+                    ):
+                        continue
+                    if joins <= DENSE_INPUTS:
+                        node = mjoin_excess(sets, prices, blocks, joins, whole, dense_unions, dense_to_go)
+                    else:
+                        node = wide_mjoin_excess(sets, prices, blocks, joins, whole, wide_to_go)
+                    node = rounded(node, prices.grain)
+
+                # Every choice of the blocks' points.
+                many = 0
+                for k in range(joins):
+                    if blocks[k] >= n:
+                        inner[many] = blocks[k]
+                        many += 1
+                tail_e[many], tail_m[many], tail_o[many] = 0.0, 0.0, 0
+                for k in range(many - 1, -1, -1):
+                    tail_e[k] = tail_e[k + 1] + least_e[inner[k]]
+                    tail_m[k] = tail_m[k + 1] + least_m[inner[k]]
+                    tail_o[k] = tail_o[k + 1] + least_o[inner[k]]
+                part_e[0], part_m[0], part_o[0] = node, 0.0, 1
+                level = 0
+                pick[0] = 0
+                while level >= 0:
+                    e = part_e[level] + tail_e[level]
+                    m = part_m[level] + tail_m[level]
+                    o = part_o[level] + tail_o[level]
+                    if level == many or pick[level] == 0:
+                        # Met for the first time: is there any hope?
+                        low_e = e if level == many else e * SHAVED
+                        if (
+                            low_e + own_e > limit_e
+                            or m + own_m > limit_m
+                            or dominated(es, ms, os, count, low_e, m, o)
+                            or (not is_root and dominated(root_e, root_m, root_o, root_count, low_e + own_e, m + own_m, o + 1))
+                        ):
+                            level -= 1
+                            continue
+                        if level == many:
+                            if used + joins + 1 > entries.size:
+                                entries = longer(entries)
+                            entries[used] = joins
+                            inner_place = 0
+                            for k in range(joins):
+                                if blocks[k] < n:
+                                    entries[used + 1 + k] = -1 - blocks[k]
+                                else:
+                                    entries[used + 1 + k] = first_point[blocks[k]] + pick[inner_place] - 1
+                                    inner_place += 1
+                            count = insert(es, ms, os, rows, count, e, m, o, used)
+                            used += joins + 1
+                            if count >= MAX_POINTS - 1:
+                                stop[0] = 1
+                            if is_root:
+                                root_count = count
+                                if e <= sure_e and m <= sure_m:
+                                    if goal == LEAST_CPU:
+                                        limit_e = min(limit_e, e)
+                                    elif goal == LEAST_BYTES:
+                                        limit_m = min(limit_m, m)
+                            level -= 1
+                            continue
+                    block = inner[level]
+                    if pick[level] == points_of[block]:
+                        level -= 1
+                        continue
+                    point = first_point[block] + pick[level]
+                    pick[level] += 1
+                    part_e[level + 1] = part_e[level] + point_e[point] + kept_e[block]
+                    part_m[level + 1] = part_m[level] + point_m[point] + kept_m[block]
+                    part_o[level + 1] = part_o[level] + point_o[point]
+                    level += 1
+                    pick[level] = 0
+        if is_root:
+            root_count = count
+        if status or count == 0 or is_root:
+            if status:
+                break
+            continue
+        while points + count > point_e.size:
+            point_e, point_m = longer_floats(point_e), longer_floats(point_m)
+            point_o, point_r, point_s = longer(point_o), longer(point_r), longer(point_s)
+        first_point[v] = points
+        points_of[v] = count
+        for k in range(count):
+            point_e[points + k], point_m[points + k] = es[k], ms[k]
+            point_o[points + k], point_r[points + k], point_s[points + k] = os[k], rows[k], v
+        points += count
+        least_e[v] = es[0] + own_e
+        least_m[v] = ms[count - 1] + own_m
+        least_o[v] = os[count - 1]
+        for k in range(count):
+            least_o[v] = min(least_o[v], os[k])
+        e = least_e[v] + sets.pace[v] * prices.made * above[v]
+        inside = whole
+        while inside:
+            e -= share[lowest(inside)]
+            inside &= inside - 1
+        bound[v] = max(0.0, e)
+        g = lowest(whole) * width + size
+        listed[end[g]] = v
+        end[g] += 1
+    return (
+        status,
+        root_e[:root_count].copy(),
+        root_m[:root_count].copy(),
+        root_o[:root_count].copy(),
+        root_r[:root_count].copy(),
+        point_r[:points].copy(),
+        point_s[:points].copy(),
+        entries[:used].copy(),
+        np.array([steps]),
+    )

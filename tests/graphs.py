@@ -1,0 +1,134 @@
+"""One maker of join graphs for all tests: every shape, every feature of the cost model, from a seeded generator."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import combinations
+
+from hypothesis import strategies as st
+
+from models.request import Comparison, Costs, Observed, PlanRequest, Predicate, Query, Stream, Window
+
+__all__ = ["SHAPES", "edges_of", "plan_requests", "queries", "random_costs", "random_graph"]
+
+SHAPES = ("chain", "star", "cycle", "clique", "random")
+
+
+def edges_of(rng: random.Random, n: int, shape: str, degree: float = 2.5) -> list[tuple[int, int]]:
+    """The edges of a connected graph; `random` is a random tree with edges added up to the mean degree."""
+    if shape == "chain":
+        return [(i, i + 1) for i in range(n - 1)]
+    if shape == "star":
+        return [(0, i) for i in range(1, n)]
+    if shape == "cycle":
+        return [(i, i + 1) for i in range(n - 1)] + ([(0, n - 1)] if n > 2 else [])
+    if shape == "clique":
+        return list(combinations(range(n), 2))
+    assert shape == "random", f"unknown shape {shape}"
+    edges = [(rng.randrange(i), i) for i in range(1, n)]
+    others = [pair for pair in combinations(range(n), 2) if pair not in set(edges)]
+    rng.shuffle(others)
+    return sorted(edges + others[: max(0, round(degree * n / 2) - len(edges))])
+
+
+def random_graph(
+    rng: random.Random,
+    n: int,
+    shape: str = "random",
+    *,
+    degree: float = 2.5,
+    rates: tuple[float, float] = (1.0, 100.0),
+    windows: Sequence[float] = (1.0,),
+    tuple_bytes: Sequence[float] = (100.0,),
+    log_selectivity: tuple[float, float] | None = (-4.0, -1.0),
+    rows: float = 0.0,
+    theta: float = 0.0,
+    observed: float = 0.0,
+    parts: int = 1,
+) -> Query:
+    """A query of n streams.
+
+    Selectivities are log-uniform in 10^log_selectivity, or uniform in (0, 1) as in paper 3 §6.1 where it is None. `rows` is the share of
+    row windows, `theta` of predicates without equality, `observed` of connected sets with a measured selectivity. With `parts` > 1 the
+    graph falls into that many components.
+    """
+    streams = []
+    for i in range(n):
+        rate, length = rng.uniform(*rates), rng.choice(list(windows))
+        window = Window(rows=max(1, round(rate * length))) if rng.random() < rows else Window(seconds=length)
+        streams.append(Stream(name=f"s{i}", rate=rate, window=window, tuple_bytes=rng.choice(list(tuple_bytes))))
+
+    def selectivity() -> float:
+        return 10.0 ** rng.uniform(*log_selectivity) if log_selectivity is not None else 1.0 - rng.random()
+
+    cuts = [0, *sorted(rng.sample(range(1, n), parts - 1)), n]
+    predicates = []
+    members: list[list[str]] = []
+    for low, high in zip(cuts, cuts[1:], strict=False):
+        edges = [(low + a, low + b) for a, b in edges_of(rng, high - low, shape, degree)]
+        for a, b in edges:
+            op = Comparison.LT if rng.random() < theta else Comparison.EQ
+            predicates.append(Predicate(left=f"s{a}.x{b}", right=f"s{b}.x{a}", op=op, selectivity=selectivity()))
+            if rng.random() < 0.1:
+                predicates.append(Predicate(left=f"s{a}.y{b}", right=f"s{b}.y{a}", op=Comparison.GE, selectivity=rng.uniform(0.3, 1.0)))
+        if observed:
+            for size in range(2, min(high - low, 5) + 1):
+                members += [[f"s{i}" for i in chosen] for chosen in combinations(range(low, high), size) if rng.random() < observed]
+    sets = [
+        Observed(streams=names, selectivity=rng.choice((0.0, 1.0)) if rng.random() < 0.03 else selectivity() ** (len(names) - 1)) for names in members
+    ]
+    return Query(streams=streams, predicates=predicates, observed=sets)
+
+
+def random_costs(rng: random.Random) -> Costs:
+    """The defaults, or constants under which probing, scanning or keeping weighs more."""
+    if rng.random() < 0.5:
+        return Costs()
+    return Costs(
+        join=rng.choice((2.2e-6, 1e-6, 0.0)),
+        insert=rng.choice((2e-7, 2e-6)),
+        delete=rng.choice((2e-7, 1e-6)),
+        append=rng.choice((1e-7, 1e-6)),
+        probe=rng.choice((0.0, 5e-7, 3e-6)),
+        scan=rng.choice((1.7e-6, 1e-8)),
+    )
+
+
+@st.composite
+def queries(draw: st.DrawFn, min_streams: int = 2, max_streams: int = 7) -> Query:
+    """Any query: all shapes, differing windows and bytes, row windows, theta predicates, observed sets, now and then unconnected."""
+    n = draw(st.integers(min_streams, max_streams))
+    rng = random.Random(draw(st.integers(0, 2**32 - 1)))
+    return random_graph(
+        rng,
+        n,
+        draw(st.sampled_from(SHAPES)),
+        windows=draw(st.sampled_from(((1.0,), (0.1, 1.0, 10.0)))),
+        tuple_bytes=draw(st.sampled_from(((100.0,), (10.0, 100.0, 1000.0)))),
+        log_selectivity=draw(st.sampled_from((None, (-4.0, -1.0), (-2.0, 0.0)))),
+        rows=draw(st.sampled_from((0.0, 0.4))),
+        theta=draw(st.sampled_from((0.0, 0.3))),
+        observed=draw(st.sampled_from((0.0, 0.0, 0.3, 1.0))),
+        parts=draw(st.sampled_from((1, 1, 1, 2, 3))) if n > 2 else 1,
+    )
+
+
+@st.composite
+def plan_requests(draw: st.DrawFn, least: int = 1, most: int = 6, methods: tuple[str, ...] = ("auto",)) -> PlanRequest:
+    """Requests with and without caps, for every objective, under several cost constants."""
+    query = draw(queries(least, most))
+    resources: dict[str, float] = {}
+    if draw(st.booleans()):
+        resources["cpu"] = draw(st.sampled_from([1e-4, 1e-2, 1.0, 100.0]))
+    if draw(st.booleans()):
+        resources["memory_bytes"] = draw(st.sampled_from([1e4, 1e5, 1e6, 1e8]))
+    return PlanRequest.model_validate(
+        {
+            "query": query.model_dump(mode="json"),
+            "resources": resources,
+            "costs": random_costs(random.Random(draw(st.integers(0, 2**32 - 1)))).model_dump(),
+            "objective": draw(st.sampled_from(["min_cpu", "min_memory", "max_headroom"])),
+            "options": {"method": draw(st.sampled_from(methods)), "caches": "off", "time_limit": 10},
+        }
+    )
