@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from app.settings import Settings
+from tests.app.serving import running
+
+
+@pytest.fixture(scope="session")
+def service() -> Iterator[httpx.Client]:
+    """One service with the real solvers for all tests that do not harm it."""
+    with running(Settings(workers=1)) as (client, _):
+        yield client

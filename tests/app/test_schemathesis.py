@@ -1,0 +1,39 @@
+"""Requests made from the document itself: what it promises is what the service does, by every check schemathesis has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.config import SchemathesisConfig
+
+from app.openapi_document import document
+from app.settings import Settings
+from tests.app.serving import running
+
+# A request can obey its schema and still name streams that it does not have (422), or be too large (413).
+CONFIG = SchemathesisConfig.from_dict(
+    {
+        "checks": {
+            "positive_data_acceptance": {"expected-statuses": ["2xx", "413", "422"]},
+            "negative_data_rejection": {"expected-statuses": ["413", "415", "422"]},
+        }
+    }
+)
+schema = schemathesis.openapi.from_dict(document(), config=CONFIG)
+
+
+@pytest.fixture(scope="module")
+def frugal() -> Iterator[httpx.Client]:
+    """A service that refuses the megabytes of garbage that would take up the time of this test."""
+    with running(Settings(workers=1, body_bytes=100_000)) as (client, _):
+        yield client
+
+
+@schema.parametrize()
+@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_the_service_does_what_the_document_says(case: schemathesis.Case, frugal: httpx.Client) -> None:
+    case.call_and_validate(base_url=str(frugal.base_url))
