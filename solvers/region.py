@@ -419,7 +419,9 @@ class Ledger:
             [costs.join, costs.insert + costs.delete - self.base, costs.append - self.base, costs.probe, costs.scan, self.base], np.float64
         )
         self.common = math.fsum([*(self.base * rate for rate in graph.rates), costs.join * model.rate(graph.all) if costs.join else 0.0])
-        self.all_equalities = all(edge.equality for edge in graph.edges)
+        equalities = [edge.equality for edge in graph.edges]
+        self.coupled = any(equalities) and not all(equalities) and costs.insert + costs.delete != costs.append
+        """Whether an index that several pipelines use can make orders good together that are not best apart."""
         self._windows = np.array(graph.window_tuples, np.float64)
         self._left = np.array([edge.left for edge in graph.edges], np.int64)
         self._right = np.array([edge.right for edge in graph.edges], np.int64)
