@@ -20,7 +20,7 @@ from spark_adapter.stem.program import Program, program_of
 from spark_adapter.stem.shares import Grid, choose_grid
 from tests.spark_adapter.plans import Shape, make_plan
 
-__all__ = ["Batch", "Case", "Cells", "Memory", "by_definition", "cases", "reordered", "with_caches", "with_shares"]
+__all__ = ["SECOND", "Batch", "Case", "Cells", "Memory", "by_definition", "cases", "plans", "queries", "reordered", "with_caches", "with_shares"]
 
 SECOND = 1_000_000
 ATTRIBUTES = ("x", "y")

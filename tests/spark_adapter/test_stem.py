@@ -25,12 +25,8 @@ SCHEMA = "id BIGINT, ts TIMESTAMP, x BIGINT, y BIGINT, z BIGINT"
 CHAIN = make_query({"a": 8, "b": 3.5, "c": 12, "d": 5}, ["a.x = b.x", "b.y = c.y", "c.z = d.z"])
 STAR = make_query({"hub": 4, "p": 9, "q": 2, "r": 6}, ["hub.x = p.x", "hub.y = q.y", "r.z = hub.z"])
 CYCLE = make_query({"a": 6, "b": 4, "c": 10}, ["a.x = b.x", "b.y = c.y", "c.z = a.z"])
-CLIQUE = make_query(
-    {"a": 6, "b": 4, "c": 10, "d": 5}, ["a.x = b.x", "a.y = c.y", "a.z = d.z", "b.y = c.y", "b.z = d.z", "c.x < d.x"]
-)
-SIX = make_query(
-    {"a": 5, "b": 5, "c": 7, "d": 6, "e": 5, "f": 4}, ["a.x = b.x", "b.y = c.y", "c.z = d.z", "d.x = e.x", "e.y = f.y"]
-)
+CLIQUE = make_query({"a": 6, "b": 4, "c": 10, "d": 5}, ["a.x = b.x", "a.y = c.y", "a.z = d.z", "b.y = c.y", "b.z = d.z", "c.x < d.x"])
+SIX = make_query({"a": 5, "b": 5, "c": 7, "d": 6, "e": 5, "f": 4}, ["a.x = b.x", "b.y = c.y", "c.z = d.z", "d.x = e.x", "e.y = f.y"])
 
 
 def generated(query: Query, rows: int, seed: int, disorder: float = 0.0, values: int = 6) -> dict[str, list[Row]]:

@@ -2,28 +2,190 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.spark_adapter.cells import Case, Cells, by_definition, cases
+from models.plan import Plan
+from models.request import Query
+from spark_adapter.stem.statistics import Measured
+from tests.spark_adapter.cells import SECOND, Batch, Case, Cells, by_definition, cases, plans, with_caches, with_shares
+from tests.spark_adapter.plans import make_plan
+
+Results = Counter[tuple[int, ...]]
 
 
-def run(case: Case) -> tuple[Cells, Counter[tuple[int, ...]]]:
-    cells = Cells(case.plan, case.parallelism)
-    found: Counter[tuple[int, ...]] = Counter()
-    for batch, watermark in case.batches:
+def run(plan: Plan, batches: Sequence[tuple[Batch, int]], parallelism: int = 1) -> tuple[Cells, Results]:
+    cells = Cells(plan, parallelism)
+    found: Results = Counter()
+    for batch, watermark in batches:
         found += cells.work_off(batch, watermark)
     return cells, found
 
 
-@settings(max_examples=300, deadline=None)
+def steady(query: Query, seconds: int, per_second: int, values: int, seed: int = 0, every: float = 1.0) -> list[tuple[Batch, int]]:
+    """Rows of every stream at an even rate, in batches of `every` seconds, the watermark at the end of the batch before."""
+    rng = random.Random(seed)
+    identity = 0
+    result: list[tuple[Batch, int]] = []
+    for n in range(round(seconds / every)):
+        batch: dict[str, list[dict[str, int]]] = {}
+        for stream in query.streams:
+            batch[stream.name] = []
+            for k in range(round(per_second * every)):
+                at = round((n + k / (per_second * every)) * every * SECOND)
+                batch[stream.name].append({"id": identity, "ts": at, "x": rng.randrange(values), "y": rng.randrange(values)})
+                identity += 1
+        result.append((batch, round(n * every * SECOND) if n else -1))
+    return result
+
+
+def query_of(windows: dict[str, float], predicates: Sequence[tuple[str, str, str]], per_second: int = 10) -> Query:
+    return Query.model_validate(
+        {
+            "streams": [{"name": name, "rate": per_second, "window": {"seconds": seconds}} for name, seconds in windows.items()],
+            "predicates": [{"left": left, "op": op, "right": right, "selectivity": 0.1} for left, op, right in predicates],
+        }
+    )
+
+
+CHAIN = query_of({"r": 5.0, "s": 5.0, "t": 5.0}, [("r.x", "=", "s.x"), ("s.y", "=", "t.y")])
+
+
+@settings(max_examples=150, deadline=None)
 @given(cases())
 def test_time_windows_give_the_rows_of_the_definition(case: Case) -> None:
-    assert run(case)[1] == by_definition(case.plan.query, case.batches)
+    assert run(case.plan, case.batches, case.parallelism)[1] == by_definition(case.plan.query, case.batches)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(cases(counted=True))
 def test_row_windows_give_the_rows_of_the_definition(case: Case) -> None:
-    assert run(case)[1] == by_definition(case.plan.query, case.batches)
+    assert run(case.plan, case.batches, case.parallelism)[1] == by_definition(case.plan.query, case.batches)
+
+
+@settings(max_examples=25, deadline=None)
+@given(cases(most_streams=6))
+def test_six_streams_give_the_rows_of_the_definition(case: Case) -> None:
+    few = [({name: rows[:2] for name, rows in batch.items()}, watermark) for batch, watermark in case.batches[:3]]
+    assert run(case.plan, few, case.parallelism)[1] == by_definition(case.plan.query, few)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(counted=True), st.data())
+def test_another_plan_takes_over_the_states_and_misses_nothing(case: Case, data: st.DataObject) -> None:
+    cells = Cells(case.plan, case.parallelism)
+    found: Results = Counter()
+    for batch, watermark in case.batches:
+        found += cells.work_off(batch, watermark)
+        cells.use(data.draw(plans(case.plan.query)))
+    assert found == by_definition(case.plan.query, case.batches)
+
+
+@pytest.mark.parametrize("shape", [["r", "s", "t"], [["r", "s"], "t"]])
+def test_an_allowance_lets_through_its_share_of_right_rows_the_same_in_every_grid(shape: list[object]) -> None:
+    batches = steady(CHAIN, seconds=20, per_second=60, values=12, every=2.0)
+    plan = make_plan(CHAIN, shape)  # type: ignore[arg-type]
+    everything = run(plan, batches)[1]
+    root = plan.operators[-1]
+    half = with_shares(plan, {(root.id, pipeline.input, 0): 0.5 for pipeline in root.pipelines})
+    some = run(half, batches)[1]
+    assert some <= everything
+    assert some.total() == pytest.approx(everything.total() / 2, rel=0.05)
+    assert run(half, batches, parallelism=4)[1] == some
+
+
+def test_shares_at_two_steps_multiply() -> None:
+    batches = steady(CHAIN, seconds=20, per_second=60, values=12, every=2.0)
+    plan = make_plan(CHAIN, ["r", "s", "t"])
+    everything = run(plan, batches)[1].total()
+    root = plan.operators[-1]
+    shares = {(root.id, pipeline.input, step): 0.7 for pipeline in root.pipelines for step in (0, 1)}
+    assert run(with_shares(plan, shares), batches)[1].total() == pytest.approx(everything * 0.49, rel=0.05)
+
+
+def test_a_row_that_may_not_probe_still_builds() -> None:
+    plan = make_plan(query_of({"r": 5, "s": 5}, [("r.x", "=", "s.x")]), ["r", "s"])
+    silent = with_shares(plan, {("join-1", "r", 0): 0.0})
+    row = {"ts": 0, "x": 1, "y": 1}
+    found = run(silent, [({"r": [row | {"id": 1}]}, -1), ({"s": [row | {"id": 2}]}, -1)])[1]
+    assert found == Counter([(1, 2)])
+
+
+@pytest.mark.parametrize("kind", ["prefix", "global"])
+def test_a_cache_with_room_for_all_misses_each_key_once(kind: str) -> None:
+    plan = make_plan(CHAIN, ["r", "s", "t"])
+    batches = steady(CHAIN, seconds=20, per_second=20, values=5)
+    cells, found = run(with_caches(plan, [("join-1", "t", 0, 1, kind, 1e6)]), batches)
+    assert found == run(plan, batches)[1]
+    notes = [cache for outcome in cells.outcomes for cache in outcome.statistics["caches"].values()]
+    assert sum(note["misses"] for note in notes) == 5
+    assert sum(note["hits"] for note in notes) == 20 * 20 - 5
+
+
+def test_a_cache_beyond_its_capacity_drops_keys_and_no_results() -> None:
+    plan = make_plan(CHAIN, ["r", "s", "t"])
+    batches = steady(CHAIN, seconds=20, per_second=20, values=5)
+    cells, found = run(with_caches(plan, [("join-1", "t", 0, 1, "prefix", 250_000.0)]), batches)
+    assert found == run(plan, batches)[1]
+    notes = [cache for outcome in cells.outcomes for cache in outcome.statistics["caches"].values()]
+    assert 125_000.0 < max(note["bytes"] for note in notes) <= 250_000.0
+    assert sum(note["misses"] for note in notes) > 5
+
+
+def test_a_cache_too_small_for_anything_changes_no_result() -> None:
+    plan = make_plan(CHAIN, ["r", "s", "t"])
+    batches = steady(CHAIN, seconds=10, per_second=20, values=5)
+    assert run(with_caches(plan, [("join-1", "t", 0, 1, "prefix", 1.0)]), batches)[1] == run(plan, batches)[1]
+
+
+@pytest.mark.parametrize("shape", [["r", "s", "t"], [["r", "s"], "t"]])
+def test_state_stays_within_a_fifth_of_the_plan_and_does_not_creep(shape: list[object]) -> None:
+    query = query_of({"r": 20.0, "s": 10.0, "t": 5.0}, [("r.x", "=", "s.x"), ("s.y", "=", "t.y")])
+    cells = Cells(make_plan(query, shape))  # type: ignore[arg-type]
+    stored = []
+    for batch, watermark in steady(query, seconds=80, per_second=10, values=10, every=0.5):
+        cells.work_off(batch, watermark)
+        stored.append(sum(map(len, cells.stores[0].content.values())))
+    for name, rows in {"r": 200, "s": 100, "t": 50}.items():
+        held = [outcome.statistics["states"][name][0] for outcome in cells.outcomes[60:]]
+        assert max(held) <= rows * 1.2, name
+        assert min(held) >= rows, name
+    assert max(stored[-50:]) <= max(stored[60:110]) * 1.05
+
+
+def test_a_cell_without_rows_lets_go_of_everything_dead() -> None:
+    plan = make_plan(CHAIN, [["r", "s"], "t"])
+    cells, _ = run(plan, steady(CHAIN, seconds=10, per_second=10, values=3))
+    assert cells.outcomes[-1].expires is not None
+    cells.work_off({}, 100 * SECOND)
+    assert set(cells.stores[0].content) == {"meta"}
+    assert cells.outcomes[-1].expires is None
+    assert cells.outcomes[-1].statistics["states"]["join-1"] == [0, 0]
+
+
+def test_late_rows_are_dropped_and_counted_once_whatever_the_copies() -> None:
+    for parallelism in (1, 4):
+        plan = make_plan(CHAIN, ["r", "s", "t"])
+        rows = [{"id": k, "ts": k * SECOND, "x": k, "y": k} for k in range(10)]
+        cells, found = run(plan, [({"r": rows, "s": rows, "t": rows}, 4 * SECOND)], parallelism)
+        assert found == Counter((k, k, k) for k in range(4, 10))
+        late = [seen["late"] for outcome in cells.outcomes for seen in outcome.statistics.get("streams", {}).values()]
+        assert sum(late) == 12
+
+
+@pytest.mark.parametrize("parallelism", [1, 4])
+def test_measured_rates_and_selectivities_are_those_of_the_data(parallelism: int) -> None:
+    cells, _ = run(make_plan(CHAIN, ["r", "s", "t"]), steady(CHAIN, seconds=40, per_second=20, values=10), parallelism)
+    measured = Measured(cells.program)
+    for outcome in cells.outcomes:
+        measured.add([outcome.statistics])
+    said = measured.summary()["measured"]
+    assert said["rates"] == {f"{name}.rate": pytest.approx(20.0, rel=0.01) for name in "rst"}
+    assert said["selectivities"] == {f"predicates[{p}].selectivity": pytest.approx(0.1, rel=0.1) for p in (0, 1)}
+    sets = {tuple(entry["streams"]): entry["selectivity"] for entry in said["observed"]}
+    assert sets["r", "s", "t"] == pytest.approx(0.01, rel=0.15)
