@@ -14,6 +14,7 @@ from typing import cast
 
 from models.allocation import AllocationAnswer, AllocationRequest
 from models.base import Model
+from models.caches import CacheSelection, CacheSelectionRequest
 from models.cover import CoverAnswer, CoverRequest
 from models.plan import Diff, DiffRequest, EstimateRequest, Plan
 from models.request import PlanRequest
@@ -50,6 +51,9 @@ ENDPOINTS = (
         AllocationAnswer,
         "solvers.allocation.solve:solve_allocation",
         "Share a short capacity out over input paths",
+    ),
+    Endpoint(
+        "/v1/solvers/caches", "caches", CacheSelectionRequest, CacheSelection, "solvers.caches.solve:solve_caches", "Choose the caches of pipelines"
     ),
     Endpoint("/v1/solvers/cover", "cover", CoverRequest, CoverAnswer, "solvers.cover.solve:solve_cover", "Refresh every state at the least cost"),
     Endpoint(

@@ -1,0 +1,101 @@
+"""The linear relaxation of the cache program (paper 1 App. B), solved by PuLP's CBC.
+
+Problem: min Σ proc·x + Σ operators left to themselves + Σ update_cost·z, x_c ≤ z_group(c), every operator covered once,
+0 ≤ x, z ≤ 1; under a memory cap Σ y ≤ M with y_g ≥ memory_c · x_c.
+
+Guarantee: the bound is never above the optimum, whatever the solver's tolerances: its dual values are only used to split
+update costs and memory among the members of a group, and the bound is then computed anew, pipeline by
+pipeline (`split_bound`). One pipeline's covers are paths, so that bound equals the relaxation's optimum up to rounding.
+Exclusions are part of the relaxation, but not of the bound, which is then a little lower.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from solvers.caches.program import Program, cheapest_cover
+
+__all__ = ["Relaxation", "relaxation", "split_bound"]
+
+ROUNDING = 1e-12  # relative: sums in a bound and in a cost round differently
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxation:
+    """x and z of the fractional optimum, and the bound."""
+
+    candidates: tuple[float, ...]
+    groups: tuple[float, ...]
+    bound: float
+
+
+def split_bound(program: Program, shares: Sequence[float], memory_price: float, memory_shares: Sequence[float]) -> float:
+    """A lower bound of every feasible choice's cost.
+
+    Candidate c is charged proc + shares[c] + memory_price · memory_shares[c] · memory_bytes. Any non-negative shares
+    do: per group they are scaled so that they add up to at most the update cost, and at most 1.
+    """
+    charge = [0.0] * len(program.candidates)
+    for group, members in enumerate(program.members):
+        if not members:
+            continue
+        scale = _scale(program.update_costs[group], math.fsum(shares[i] for i in members))
+        memory_scale = _scale(1.0, math.fsum(memory_shares[i] for i in members))
+        for i in members:
+            candidate = program.candidates[i]
+            charge[i] = candidate.proc + shares[i] * scale
+            if memory_price:
+                charge[i] += memory_price * memory_shares[i] * memory_scale * candidate.memory_bytes
+    covers = [cheapest_cover(program, p, charge)[0] for p in range(len(program.operator_costs))]
+    value = math.fsum([*covers, -memory_price * program.memory_bytes] if memory_price else covers)
+    return max(0.0, value - ROUNDING * program.cost_without_caches)
+
+
+def _scale(limit: float, total: float) -> float:
+    return limit / total if total > limit else 1.0
+
+
+def relaxation(program: Program, seconds: float = 60.0) -> Relaxation:
+    """The fractional optimum and its bound."""
+    import pulp  # takes a quarter of a second to import, and most requests do not need it
+
+    # CBC's tolerances are absolute: costs are scaled to add up to one, memory to fill one.
+    unit = program.cost_without_caches or 1.0
+    capped = math.isfinite(program.memory_bytes)
+    full = program.memory_bytes or 1.0
+    problem = pulp.LpProblem("caches", pulp.LpMinimize)
+    x = [problem.add_variable(f"x{i}", 0.0, 1.0) for i in range(len(program.candidates))]
+    z = [problem.add_variable(f"z{g}", 0.0, 1.0) for g in range(len(program.update_costs))]
+    problem += pulp.lpSum(
+        [x[i] * ((c.proc - program.replaced[i]) / unit) for i, c in enumerate(program.candidates)]
+        + [z[g] * (cost / unit) for g, cost in enumerate(program.update_costs)]
+    )
+    for p, costs in enumerate(program.operator_costs):
+        for o in range(len(costs)):
+            over = [x[i] for i in program.by_pipeline[p] if program.candidates[i].first <= o <= program.candidates[i].last]
+            if over:
+                problem += pulp.lpSum(over) <= 1.0
+    for i, candidate in enumerate(program.candidates):
+        problem += (x[i] <= z[candidate.group], f"share{i}")
+        for g in sorted(candidate.excludes):
+            problem += x[i] + z[g] <= 1.0
+    if capped:
+        y = [problem.add_variable(f"y{g}", 0.0) for g in range(len(program.update_costs))]
+        for i, candidate in enumerate(program.candidates):
+            problem += (x[i] * (candidate.memory_bytes / full) <= y[candidate.group], f"held{i}")
+        problem += (pulp.lpSum(y) <= program.memory_bytes / full, "cap")
+    problem.solve(pulp.PULP_CBC_CMD(msg=False, timeLimit=max(1.0, seconds), threads=1))
+
+    def dual(name: str) -> float:
+        return max(0.0, -(problem.get_constraint_by_name(name).pi or 0.0))
+
+    shares = [dual(f"share{i}") * unit for i in range(len(x))]
+    price = dual("cap") * unit / full if capped else 0.0
+    held = [dual(f"held{i}") for i in range(len(x))] if capped else [0.0] * len(x)
+    return Relaxation(
+        tuple(min(1.0, max(0.0, value.value() or 0.0)) for value in x),
+        tuple(min(1.0, max(0.0, value.value() or 0.0)) for value in z),
+        split_bound(program, shares, price, held),
+    )
