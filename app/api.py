@@ -157,7 +157,7 @@ async def _read_body(request: Request, settings: Settings) -> bytes:
     try:
         async with asyncio.timeout(settings.body_seconds):
             while True:
-                if size > settings.body_bytes or (declared.isdigit() and int(declared[:20]) > settings.body_bytes):
+                if size > settings.body_bytes or (declared.isdecimal() and int(declared[:20]) > settings.body_bytes):
                     raise RefusedError(413, f"The body must be at most {settings.body_bytes} bytes.", about_body=True)
                 message = await request.receive()
                 if message["type"] == "http.disconnect":
@@ -232,7 +232,7 @@ async def _answer_refused(_: Request, refused: Exception) -> Response:
 async def _answer_http_exception(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, HTTPException)
     headers = dict(failure.headers or {})
-    path = request.url.path[:200]
+    path = str(request.scope["path"])[:200]
     detail = str(failure.detail)
     if failure.status_code == 404:
         close = difflib.get_close_matches(path, [endpoint.path for endpoint in ENDPOINTS], n=1)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import uvicorn
 
 from app.api import create_app
 from app.logs import set_up_logging
-from app.settings import settings_from
+from app.settings import SettingsError, settings_from
 
 __all__ = ["serve"]
 
 
 def serve(host: str = "127.0.0.1", port: int = 8080) -> None:
     """Serve until told to stop; then running solves may end, workers go with the service."""
-    settings = settings_from()
+    try:
+        settings = settings_from()
+    except SettingsError as wrong:
+        sys.stderr.write(f"{wrong}\n")
+        raise SystemExit(2) from None
     set_up_logging()
     uvicorn.run(
         create_app(settings),

@@ -65,14 +65,15 @@ def served(**environment: str) -> Iterator[httpx.Client]:
     )
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:
-            until(lambda: _answers(client), "the service was ready")
+            until(lambda: answers(client), "the service was ready")
             yield client
     finally:
         process.terminate()
         process.wait()
 
 
-def _answers(client: httpx.Client) -> bool:
+def answers(client: httpx.Client) -> bool:
+    """Whether the service is up and ready."""
     try:
         return client.get("/readyz").status_code == 200
     except httpx.TransportError:

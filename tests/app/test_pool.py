@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,7 +19,7 @@ import pytest
 
 from app.pool import Pool
 from app.settings import Settings
-from tests.app.serving import check_problem, post, running, until
+from tests.app.serving import ROOT, answers, check_problem, free_port, post, running, until
 
 UNRULY = "tests.app.unruly_worker"
 
@@ -180,3 +183,50 @@ def test_stopping_the_service_ends_its_workers() -> None:
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+SERVICE = """
+import uvicorn
+from app.api import create_app
+from app.pool import Pool
+from app.settings import Settings
+settings = Settings(workers=1)
+app = create_app(settings, Pool(settings, "tests.app.unruly_worker"))
+uvicorn.run(app, port={port}, log_config=None, timeout_graceful_shutdown=10)
+"""
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@contextmanager
+def process() -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
+    """An unruly service as a process of its own, ready."""
+    port = free_port()
+    service = subprocess.Popen([sys.executable, "-c", SERVICE.format(port=port)], cwd=ROOT)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            until(lambda: answers(client), "the service was ready")
+            yield service, client
+    finally:
+        service.kill()
+        service.wait()
+
+
+def test_a_service_that_is_asked_to_stop_ends_its_solves_first() -> None:
+    with process() as (service, client), ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(post, client, "/v1/plans", deed("nap"))
+        until(lambda: "watersmeet_busy_workers 1.0" in httpx.get(f"{client.base_url}/metrics").text, "the worker was busy")
+        service.terminate()
+        assert asked.result().json() == {"status": "ok"}
+        service.wait(timeout=30)
+
+
+def test_workers_do_not_outlive_a_service_that_is_killed() -> None:
+    with process() as (service, _):
+        workers = children_of(service.pid)
+        assert workers
+        service.kill()
+        service.wait()
+        until(lambda: not any(Path(f"/proc/{worker}/cmdline").exists() for worker in workers), "the workers were gone")

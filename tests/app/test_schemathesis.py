@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -35,5 +36,5 @@ def frugal() -> Iterator[httpx.Client]:
 
 @schema.parametrize()
 @settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_the_service_does_what_the_document_says(case: schemathesis.Case, frugal: httpx.Client) -> None:
+def test_the_service_does_what_the_document_says(case: schemathesis.Case[Any], frugal: httpx.Client) -> None:
     case.call_and_validate(base_url=str(frugal.base_url))

@@ -108,13 +108,8 @@ def main() -> None:
 
         answer = plan()
         assert len(answer["query"]["streams"]) == STREAMS and answer["proof"] == "optimal"
-        ours, theirs, floor = [], [], []
-        for round_ in range(WARM_UP + ROUNDS):
-            times = timed(plan), timed(explain), timed(healthz)
-            if round_ >= WARM_UP:
-                for kept, value in zip((ours, theirs, floor), times, strict=True):
-                    kept.append(value)
-    a, b, c = (statistics.median(kept) * 1e3 for kept in (ours, theirs, floor))
+        rounds = [(timed(plan), timed(explain), timed(healthz)) for _ in range(WARM_UP + ROUNDS)][WARM_UP:]
+    a, b, c = (statistics.median(times) * 1e3 for times in zip(*rounds, strict=True))
     print(f"plan of a {STREAMS}-stream chain over HTTP: {a:.2f} ms (of which an empty round trip: {c:.2f} ms)")
     print(f"DuckDB {duckdb.__version__} EXPLAIN of a {STREAMS}-table chain: {b:.2f} ms")
     print(f"ratio: {a / b:.2f}  (medians of {ROUNDS} alternating rounds)")
