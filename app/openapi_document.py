@@ -78,6 +78,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
         description=app.description,
         routes=app.routes,
         tags=app.openapi_tags,
+        servers=[{"url": "/", "description": "The server that this document comes from."}],
         separate_input_output_schemas=False,
     )
     models = [endpoint.request for endpoint in ENDPOINTS] + [endpoint.answer for endpoint in ENDPOINTS] + [Problem]
