@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from models.base import Identifier, Model, Number, Share, Whole
 from models.faults import check_operators, with_faults
-from models.request import Costs, Objective, PlanRequest, Query, Resources
+from models.request import Costs, Objective, PlanRequest, Query, Resources, is_none
 
 __all__ = [
     "Algorithm",
@@ -34,6 +34,7 @@ __all__ = [
     "Probe",
     "ProbeShape",
     "Proof",
+    "Renewal",
     "Shortfall",
     "State",
     "StreamShare",
@@ -258,6 +259,19 @@ class StreamShare(Model):
     """Share of its tuples that may probe."""
     fresh: Annotated[bool, Field(examples=[True])]
     """Whether its freshness predicate holds; true where it has none."""
+    oldest_seconds: Annotated[Number | None, Field(examples=[90.0])]
+    """How old its tuples get in a result: its window and the time in every kept subresult; null: without end."""
+
+
+class Renewal(Model):
+    """How often a kept subresult is renewed when the CPU is short."""
+
+    operator: Annotated[str, Field(examples=["join-1"])]
+    """The operator whose output is kept."""
+    required: Annotated[Number, Field(examples=[40.0])]
+    """New tuples per second that freshness asks for: its refresh rate; 0 where nothing does."""
+    rate: Annotated[Number, Field(examples=[55.0])]
+    """New tuples per second that it gets."""
 
 
 class Allocation(Model):
@@ -267,12 +281,22 @@ class Allocation(Model):
     """Results per second within the cap."""
     saturation_throughput: Annotated[Number, Field(examples=[310.0])]
     """Results per second if nothing were short."""
+    jaqpot_throughput: Annotated[Number, Field(examples=[248.0])]
+    """Results per second that JAQPOT, which covers first and greedily, would reach on the same plan."""
+    cpu: Annotated[Number, Field(examples=[1.0])]
+    """CPU-seconds per second that it uses."""
+    admitted: Annotated[Share, Field(examples=[1.0])]
+    """Share of every stream's tuples that is let in at all; below 1 where keeping the windows alone takes too much of the CPU."""
     freshness_met: Annotated[bool, Field(examples=[True])]
     """Whether every freshness predicate holds."""
+    freshness_cpu: Annotated[Number | None, Field(examples=[0.3])]
+    """The least CPU with which they all hold on this plan; null where none is enough."""
     allowances: list[Allowance]
     """Probe shares per half-way join."""
     streams: list[StreamShare]
     """Per stream the share of its tuples that may probe."""
+    renewals: list[Renewal]
+    """Per kept subresult how often it is renewed."""
 
 
 class WindowSuggestion(Model):
@@ -281,7 +305,9 @@ class WindowSuggestion(Model):
     stream: Annotated[Identifier, Field(examples=["bids"])]
     """Whose window."""
     seconds: Annotated[Number, Field(examples=[42.0])]
-    """The shortened window, in seconds."""
+    """The shortened window, in seconds; 0: its tuples probe, but none is kept."""
+    rows: Annotated[Number | None, Field(exclude_if=is_none, examples=[3500.0])] = None
+    """The shortened window in rows, where the window is one of rows."""
 
 
 class Shortfall(Model):

@@ -53,7 +53,7 @@ def _proof(problem: Problem, found: Found, shortfall: Shortfall | None) -> list[
             return [f"Searched the {found.space}; the bound says how much better a plan could at most be."]
         return [f"The best found of the {found.space}; nothing is proven of it."]
     verdict = "Proven: none" if found.proof is Proof.OPTIMAL else "None found"
-    sentences = [f"{verdict} of the {found.space} fits the caps; this is the one that is least over them."]
+    sentences = [f"{verdict} of the {found.space} fits the caps."]
     if shortfall.rate_scale is not None:
         sentences.append(f"A plan would fit if all rates were {shortfall.rate_scale:.3g} times what they are.")
     return sentences

@@ -125,10 +125,15 @@ def shortfall_of(problem: Problem, found: Found) -> Shortfall:
 def build_plan(request: PlanRequest, problem: Problem, found: Found) -> Plan:
     """The plan of what a search found."""
     model, caps = problem.model, problem.caps
+    qualified, relief, shortfall = caps.admit(found.best), None, None
+    if not qualified:
+        from solvers.allocation.in_plans import relieve  # requests that fit do without it
+
+        relief = relieve(problem, request.query, found)
+        shortfall = shortfall_of(problem, found).model_copy(update={"windows": list(relief.windows), "output_rate": relief.output_rate})
+        found = relief.found
     priced = model.price(found.best.tree)
-    qualified = caps.admit(found.best)
     operators = operators_of(problem, priced)
-    shortfall = None if qualified else shortfall_of(problem, found)
     return Plan(
         format=PLAN_FORMAT,
         fingerprint=fingerprint(model.graph.names, operators),
@@ -144,7 +149,7 @@ def build_plan(request: PlanRequest, problem: Problem, found: Found) -> Plan:
         headroom=headroom(priced, model.graph, caps),
         operators=operators,
         caches=[],
-        allocation=None,
+        allocation=relief.allocation if relief else None,
         shortfall=shortfall,
         validity=[Validity(statistic=entry.statistic, low=entry.low, high=entry.high) for entry in validity(priced, model, caps)],
         explanation=explain(problem, found, priced, shortfall),

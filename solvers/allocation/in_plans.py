@@ -1,0 +1,312 @@
+"""The best answer for a request that no plan satisfies (contract §3; papers 2 and 4).
+
+Where the CPU is short: the plan and the allocation are chosen together, among the plans that the search found within
+the memory cap. For each plan two answers are compared:
+
+* all tuples are kept, and shares of them may probe: the joint optimum of freshness and throughput (paper 2);
+* only a share of every stream is let in, all of which probes: what is left when keeping the windows takes too much.
+
+The plan that meets more freshness predicates is better, then the one with more results. Plans are tried in the order of
+what they could yield if freshness and keeping windows were free, and no further than one of them could still win.
+
+A stream that states no freshness asks for none, but a kept subresult is renewed at least a fifth as often as at full
+load where the CPU allows (five windows are the loosest predicate of paper 2): with no bound at all the most productive
+path probes subresults that are never renewed. Where the CPU does not even pay the least cover, that cover is cut down.
+
+Where memory is short: the windows that fit and lose the fewest results (`solvers.flexible_windows`), for a plan that
+keeps nothing but windows, the one of least memory.
+
+Guarantee: shares are exact for each plan and its refresh rates; letting in the same share of all streams is best where
+results cost the same however few there are, a heuristic elsewhere; over plans, the best of those tried. Complexity: O(n²) a plan, and
+about 40 Newton steps where freshness is stated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from models.plan import Allocation, Allowance, Renewal, StreamShare, WindowSuggestion
+from models.request import Query
+from solvers import words
+from solvers.allocation.freshness import Refresh, ages, cover_shares, cpu_of, greedy_shares, joint_shares, residences, split_tolerance
+from solvers.allocation.productivity import PlanPaths, paths_of_plan
+from solvers.cost import CostModel, PricedTree
+from solvers.flexible_windows import flexible_windows, kept_share
+from solvers.graph import JoinGraph, bits
+from solvers.search import Caps, Found, Point, Problem, structure_key
+from solvers.sensitivity import headroom
+from solvers.tree import Join
+
+__all__ = ["Relief", "Shared", "relieve", "share_out", "thin_out"]
+
+MAX_PLANS = 24  # of those found, the ones with the least CPU at full load; the bound ends it sooner in most cases
+LEAST_RENEWAL = 0.2  # of full load, for subresults that no predicate speaks of
+TOLERANCE = 1e-9  # relative, on sums
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """One plan with what may probe."""
+
+    priced: PricedTree
+    graph: JoinGraph
+    """At the rates that are let in."""
+    plan: PlanPaths
+    shares: tuple[float, ...]
+    admitted: float
+    throughput: float
+    cpu: float
+    refresh: Refresh
+    ages: tuple[float, ...]
+    fresh: tuple[bool, ...]
+    freshness_cpu: float | None
+    jaqpot_throughput: float
+
+
+@dataclass(frozen=True, slots=True)
+class Relief:
+    """What is offered to a request that no plan satisfies."""
+
+    found: Found
+    allocation: Allocation | None
+    windows: tuple[WindowSuggestion, ...]
+    output_rate: float | None
+
+
+def _freshness(query: Query, graph: JoinGraph) -> list[float]:
+    """What each stream states, in seconds; infinity where it states nothing."""
+    stated = []
+    for stream, rate in zip(query.streams, graph.rates, strict=True):
+        if stream.freshness is None:
+            stated.append(math.inf)
+        elif stream.freshness.seconds is not None:
+            stated.append(stream.freshness.seconds)
+        else:
+            stated.append((stream.freshness.rows or 0) / rate)
+    return stated
+
+
+def _results(plan: PlanPaths, shares: Sequence[float]) -> float:
+    return plan.size * math.fsum(share / window for share, window in zip(shares, plan.windows, strict=True))
+
+
+def _fresh(plan: PlanPaths, shares: Sequence[float], stated: Sequence[float]) -> tuple[bool, ...]:
+    """Whether each predicate holds. One at the window itself asks for nothing beyond it, so a plan that keeps only windows meets it."""
+    return tuple(age <= limit * (1.0 + TOLERANCE) for age, limit in zip(ages(plan, shares), stated, strict=True))
+
+
+def share_out(model: CostModel, priced: PricedTree, cap: float, stated: Sequence[float]) -> Shared:
+    """All tuples are kept; the shares of them that may probe, for the most fresh results within the cap."""
+    plan = paths_of_plan(model.graph, model.costs, priced)
+    n, budget = len(plan.windows), max(0.0, cap - plan.keeping)
+    full = [1.0] * n
+    possible = _fresh(plan, full, stated)
+    tolerances = [
+        limit - window if holds and age < limit * (1.0 - TOLERANCE) else math.inf
+        for limit, window, holds, age in zip(stated, plan.windows, possible, ages(plan, full), strict=True)
+    ]
+    asked = split_tolerance(plan, tolerances)
+    wished = Refresh(tuple(max(renewals, LEAST_RENEWAL / stay) for renewals, stay in zip(asked.renewals, residences(plan, full), strict=True)))
+    cover, wide = cover_shares(plan, asked), cover_shares(plan, wished)
+    cost, wide_cost = cpu_of(plan, cover), cpu_of(plan, wide)
+    refresh = asked
+    if wide_cost <= budget:
+        refresh = wished
+        shares = joint_shares(plan, budget, wide)
+    elif cost <= budget:
+        part = (budget - cost) / (wide_cost - cost)
+        shares = [a + part * (b - a) for a, b in zip(cover, wide, strict=True)]
+    else:
+        shares = [share * (budget / cost) for share in cover]
+    greedy = greedy_shares(plan, refresh)
+    greedy_cost = cpu_of(plan, greedy)
+    printed = joint_shares(plan, budget, greedy) if greedy_cost <= budget else [share * (budget / greedy_cost) for share in greedy]
+    return Shared(
+        priced,
+        model.graph,
+        plan,
+        tuple(shares),
+        1.0,
+        _results(plan, shares),
+        plan.keeping + cpu_of(plan, shares),
+        asked,
+        tuple(ages(plan, shares)),
+        _fresh(plan, shares, stated),
+        plan.keeping + cost if all(possible) else None,
+        _results(plan, printed),
+    )
+
+
+def thin_out(model: CostModel, priced: PricedTree, cap: float, query: Query) -> Shared | None:
+    """A share of every stream is let in, and all of it probes; None where there is no such share."""
+    factor = headroom(priced, model.graph, Caps(cpu=cap))
+    if factor is None or not 0.0 < factor < 1.0:
+        return None
+    graph = model.graph.scaled(factor)
+    plan = paths_of_plan(graph, model.costs, priced)
+    shares, stated = (1.0,) * len(graph), _freshness(query, graph)
+    results = _results(plan, shares)
+    fresh = _fresh(plan, shares, stated)
+    return Shared(
+        priced,
+        graph,
+        plan,
+        shares,
+        factor,
+        results,
+        plan.keeping + cpu_of(plan, shares),
+        Refresh((0.0,) * len(plan.subresults)),
+        tuple(ages(plan, shares)),
+        fresh,
+        None,
+        results,
+    )
+
+
+def _better(shared: Shared) -> tuple[int, float]:
+    return sum(shared.fresh), shared.throughput
+
+
+def _best_shared(problem: Problem, query: Query, points: Sequence[Point]) -> tuple[Point, Shared]:
+    """The plan and its allocation with the most fresh results within the CPU cap."""
+    model, cap = problem.model, problem.caps.cpu
+    stated = _freshness(query, model.graph)
+    candidates = []
+    for point in sorted(points, key=lambda point: (point.cpu, structure_key(point.tree)))[:MAX_PLANS]:
+        priced = model.price(point.tree)
+        plan = paths_of_plan(model.graph, model.costs, priced)
+        # No allocation yields more: keeping the windows is free here, and so is freshness.
+        most = _results(plan, joint_shares(plan, cap, [0.0] * len(plan.windows)))
+        candidates.append((most, point, priced, plan))
+    candidates.sort(key=lambda entry: (-entry[0], entry[1].cpu, structure_key(entry[1].tree)))
+    best: tuple[Point, Shared] | None = None
+    for most, point, priced, plan in candidates:
+        if best is not None and all(best[1].fresh) and most <= best[1].throughput:
+            break
+        answers = [thin_out(model, priced, cap, query)]
+        if plan.keeping <= cap or answers[0] is None:
+            answers.append(share_out(model, priced, cap, stated))
+        for shared in answers:
+            if shared is not None and (best is None or _better(shared) > _better(best[1])):
+                best = point, shared
+    assert best is not None
+    return best
+
+
+def _allocation(model: CostModel, shared: Shared) -> Allocation:
+    graph, priced = shared.graph, shared.priced
+    ids = {node.mask: f"join-{number}" for number, node in enumerate(priced.nodes, 1)}
+    per_second = [share / window for share, window in zip(shared.shares, shared.plan.windows, strict=True)]
+    allowances = []
+    for node, join in zip(priced.nodes, priced.joins, strict=True):
+        for k, child in enumerate(node.inputs):
+            block = join.blocks[k]
+            name = ids[block] if isinstance(child, Join) else graph.names[child]
+            arrivals, visited = math.fsum(per_second[i] for i in bits(block)), block
+            for step, probe in enumerate(join.pipelines[k].probes):
+                share = shared.shares[child] if step == 0 and not isinstance(child, Join) else 1.0
+                allowances.append(Allowance(operator=ids[node.mask], input=name, step=step, share=share, rate=arrivals * graph.size(visited)))
+                visited |= join.blocks[probe.target]
+    return Allocation(
+        throughput=shared.throughput,
+        saturation_throughput=model.rate(model.graph.all),
+        jaqpot_throughput=shared.jaqpot_throughput,
+        cpu=shared.cpu,
+        admitted=shared.admitted,
+        freshness_met=all(shared.fresh),
+        freshness_cpu=shared.freshness_cpu,
+        allowances=allowances,
+        streams=[
+            StreamShare(stream=name, share=share, fresh=fresh, oldest_seconds=age if math.isfinite(age) else None)
+            for name, share, fresh, age in zip(graph.names, shared.shares, shared.fresh, shared.ages, strict=True)
+        ],
+        renewals=[
+            Renewal(
+                operator=ids[subresult.mask],
+                required=subresult.size * renewals,
+                rate=subresult.size * math.fsum(per_second[i] for i in bits(subresult.mask)),
+            )
+            for subresult, renewals in zip(shared.plan.subresults, shared.refresh.renewals, strict=True)
+        ],
+    )
+
+
+def _sentences(model: CostModel, shared: Shared) -> list[str]:
+    whole = model.rate(model.graph.all)
+    percent = f" ({100.0 * shared.throughput / whole:.3g} %)" if whole > 0.0 else ""
+    yields = (
+        f"Of the plans found this one yields the most within the CPU cap: {words.per_second(shared.throughput)} of {words.amount(whole)}{percent}"
+    )
+    if shared.admitted < 1.0:
+        sentences = [f"{yields}, when {shared.admitted:.3g} of every stream is let in, all of which probes."]
+    else:
+        names = sorted(range(len(shared.shares)), key=lambda i: (shared.shares[i], i))
+        least = [f"{model.graph.names[i]} {shared.shares[i]:.3g}" for i in names][:4] + ["…"] * (len(names) > 4)
+        sentences = [f"{yields}. Shares that may probe: {', '.join(least)}."]
+    stale = [name for name, fresh in zip(model.graph.names, shared.fresh, strict=True) if not fresh]
+    if stale:
+        enough = f"takes {words.cpu(shared.freshness_cpu)} CPU" if shared.freshness_cpu is not None else "is beyond this plan at any CPU"
+        sentences.append(f"The freshness of {', '.join(stale[:3])}{' and others' if len(stale) > 3 else ''} is not met: that {enough}.")
+    elif any(subresult for subresult in shared.plan.subresults) and shared.admitted == 1.0:
+        slowest = max(range(len(shared.ages)), key=lambda i: (shared.ages[i] / shared.plan.windows[i], -i))
+        if math.isfinite(shared.ages[slowest]):
+            sentences.append(
+                f"Kept subresults are renewed more slowly, so results hold {model.graph.names[slowest]} up to {shared.ages[slowest]:.3g} s old."
+            )
+    return sentences
+
+
+def _suggested_windows(model: CostModel, memory: float) -> tuple[tuple[WindowSuggestion, ...], float]:
+    """The windows that fit the memory, and the results per second that they keep."""
+    graph = model.graph
+    each = [1.0 / window for window in graph.window_seconds]
+    completed = [value / math.fsum(each) for value in each]
+    sizes = [w * b for w, b in zip(graph.window_tuples, graph.tuple_bytes, strict=True)]
+    parts = [(model.state_bytes(part), part) for part in graph.components if part & (part - 1)] if len(graph.components) > 1 else []
+
+    def held(shares: Sequence[float]) -> float:
+        return math.fsum(
+            [s * t for s, t in zip(sizes, shares, strict=True)] + [size * math.prod(shares[i] for i in bits(part)) for size, part in parts]
+        )
+
+    shares = flexible_windows(completed, sizes, memory)
+    if held(shares) > memory * (1.0 + TOLERANCE):
+        # The root of a graph that is not connected keeps its components' results: leave room for them.
+        low, high = 0.0, memory
+        for _ in range(60):
+            middle = (low + high) / 2.0
+            if held(flexible_windows(completed, sizes, middle)) <= memory:
+                low = middle
+            else:
+                high = middle
+        shares = flexible_windows(completed, sizes, low or memory * 1e-18)
+    windows = tuple(
+        WindowSuggestion(stream=name, seconds=seconds * share, rows=tuples * share if rows else None)
+        for name, seconds, tuples, rows, share in zip(graph.names, graph.window_seconds, graph.window_tuples, graph.row_windows, shares, strict=True)
+    )
+    return windows, model.rate(graph.all) * kept_share(completed, shares)
+
+
+def relieve(problem: Problem, query: Query, found: Found) -> Relief:
+    """What to offer where `found` has no plan within the caps."""
+    model, caps = problem.model, problem.caps
+    points = dict.fromkeys((found.best, *found.points))
+    fitting = [point for point in points if point.memory_bytes <= caps.memory_bytes]
+    windows: tuple[WindowSuggestion, ...] = ()
+    output_rate, notes = None, []
+    if not fitting:
+        windows, output_rate = _suggested_windows(model, caps.memory_bytes)
+        notes.append(
+            f"With the windows in shortfall one join of all streams fits the memory and yields {words.per_second(output_rate)} "
+            f"of {words.amount(model.rate(model.graph.all))}."
+        )
+    best, allocation = found.best, None
+    if fitting or best.cpu > caps.cpu:
+        best, shared = _best_shared(problem, query, fitting or [best])
+        allocation = _allocation(model, shared)
+        notes = [*_sentences(model, shared), *notes]
+    else:
+        notes.append("This is the plan that is least over them.")
+    return Relief(replace(found, best=best, notes=(*notes, *found.notes)), allocation, windows, output_rate)
