@@ -1,0 +1,62 @@
+"""The fit is the optimum, constants that made the observations are found again, and runs count what they were made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from spark_adapter.calibrate import Observation, Run, calibration_of, measure, non_negative_least_squares, write
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 12))
+def test_the_fit_meets_the_conditions_of_an_optimum(seed: int, columns: int, rows: int) -> None:
+    draw = np.random.default_rng(seed)
+    a, b = draw.normal(size=(rows, columns)), draw.normal(size=rows)
+    x = non_negative_least_squares(a, b)
+    gradient = a.T @ (a @ x - b)
+    assert (x >= 0).all()
+    # Karush-Kuhn-Tucker: no direction that stays non-negative leads down.
+    assert (gradient >= -1e-7).all()
+    assert np.abs(gradient[x > 0]).max(initial=0.0) <= 1e-7
+
+
+def test_constants_that_made_the_observations_are_found_again() -> None:
+    draw = np.random.default_rng(7)
+    step = {"probe": 3e-8, "join": 9e-8, "index": 0.0, "scan": 2e-9, "per step": 2e-3}
+    state = {"keep": 3e-7, "read": 2e-7, "drop": 1e-8, "per batch": 1e-2}
+    observations = []
+    for constants in (step, state):
+        counts = [{name: 1.0 if "per" in name else float(draw.integers(1, 100_000)) for name in constants} for _ in range(20)]
+        observations.append([Observation(c, sum(c[name] * constants[name] for name in c)) for c in counts])
+    calibration = calibration_of(observations[0], observations[1], batches_per_window=10)
+    assert calibration.steps.error < 1e-9 and calibration.states.error < 1e-9
+    expected = {"join": 9e-8, "insert": 2.3e-6, "delete": 1e-8, "append": 2.3e-6, "probe": 3e-8, "scan": 2e-9}
+    assert calibration.costs.model_dump() == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.spark
+def test_a_run_counts_what_it_was_made_of(spark: SparkSession, tmp_path: Path) -> None:
+    run = Run("small", (60, 40), keys=20, window=2, batches=3)
+    steps, states = measure(spark, run)
+    write(run, tmp_path)
+    ts, keys = [], []
+    for s, column in enumerate(("y", "x")):
+        tables = [pq.read_table(file) for file in sorted((tmp_path / f"s{s}").glob("*.parquet"))]
+        ts.append(np.concatenate([table["ts"].cast("int64").to_numpy() for table in tables]))
+        keys.append(np.concatenate([table[column].to_numpy() for table in tables]))
+    apart = ts[0][:, None] - ts[1][None, :]
+    matches = (keys[0][:, None] == keys[1][None, :]) & (np.abs(apart) <= 2_000_000)
+    first = (np.arange(180)[:, None] < 60) & (np.arange(120)[None, :] < 40)
+    # The first batch is not observed; of the later ones every match is made by one of two steps.
+    assert sum(step.counts["join"] for step in steps) == (matches & ~first).sum() > 0
+    assert [step.counts["probe"] for step in steps] == [60, 40, 60, 40]
+    assert [state.counts["keep"] for state in states] == [100, 100]
+    assert [state.counts["read"] for state in states] == [100, 200]
+    assert all(step.seconds > 0 for step in (*steps, *states))
