@@ -7,7 +7,6 @@ kernel that ends the process, whatever native code it is in; the pool then start
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import signal
@@ -78,8 +77,6 @@ def main(load: Callable[[], list[Function]] = load) -> None:
     set_up_logging()
     tasks, answers = _take_over_pipes()
     functions = load()
-    gc.collect()
-    gc.freeze()  # what start-up made stays; collections during solves need not walk it
     answers.write(READY)
     answers.flush()
     while header := tasks.read(TASK.size):

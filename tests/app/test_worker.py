@@ -1,0 +1,82 @@
+"""From bytes to bytes, as a worker does it, without the process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from app.endpoints import ENDPOINTS
+from app.worker import respond
+from models.base import Model
+from models.request import PlanRequest
+from models.service import Health
+from solvers.errors import RangeError
+from tests.app.serving import ROOT, example
+
+PLANS = ENDPOINTS[0]
+
+
+def body(time_limit: float | None = None) -> bytes:
+    request = example()
+    return json.dumps(request if time_limit is None else {**request, "options": {"time_limit": time_limit}}).encode()
+
+
+@pytest.mark.parametrize(("given", "longest", "expected"), [(2.0, 10.0, 2.0), (20.0, 10.0, 10.0), (None, 10.0, 1.0), (None, 0.5, 0.5)])
+def test_solver_and_deadline_get_the_same_limit(given: float | None, longest: float, expected: float) -> None:
+    seen: list[float] = []
+
+    def solver(request: Model) -> Model:
+        assert isinstance(request, PlanRequest)
+        seen.append(request.options.time_limit)
+        return Health(status="ok")
+
+    status, answer, seconds = respond(PLANS, solver, body(given), longest, seen.append)
+    assert seen == [expected, expected]
+    assert (status, answer) == (200, b'{"status":"ok"}') and seconds >= 0.0
+
+
+class OwnLimit(Model):
+    """A request to a solver on its own: the limit is not among options."""
+
+    time_limit: float
+
+
+def test_a_solver_on_its_own_has_its_limit_cut_too() -> None:
+    endpoint = replace(PLANS, request=OwnLimit)
+    seen: list[float] = []
+
+    def solver(request: Model) -> Model:
+        assert isinstance(request, OwnLimit)
+        seen.append(request.time_limit)
+        return Health(status="ok")
+
+    respond(endpoint, solver, b'{"time_limit": 300}', 3.0, seen.append)
+    assert seen == [3.0, 3.0]
+
+
+def test_the_first_deadline_comes_only_after_the_body_was_good() -> None:
+    def never(_: object) -> Model:
+        raise AssertionError
+
+    status, answer, _ = respond(PLANS, never, b"{}", 1.0, never)
+    assert status == 422 and json.loads(answer)["errors"] == [{"pointer": "/query", "detail": "query is required"}]
+
+
+def test_what_a_solver_refuses_is_a_problem_with_its_pointer() -> None:
+    def refuse(_: Model) -> Model:
+        raise RangeError("too many tuples", "/query")
+
+    status, answer, _ = respond(PLANS, refuse, body(), 1.0, lambda _: None)
+    assert status == 422 and json.loads(answer)["errors"] == [{"pointer": "/query", "detail": "too many tuples"}]
+
+
+def test_the_process_with_the_event_loop_loads_no_solver() -> None:
+    script = (
+        "import sys, app.serve; print([name for name in ('numba', 'ortools', 'networkx', 'pulp', 'numpy', 'solvers.planner') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
