@@ -37,7 +37,8 @@ def fingerprint(streams: Sequence[str], operators: Sequence[Operator], caches: S
             for operator in operators
         ),
         "caches": sorted(
-            [below[cache.operator], label(cache.input), cache.first, cache.last, cache.kind.value, sorted(cache.key)] for cache in caches
+            [below[cache.operator], label(cache.input), cache.first, cache.last, cache.kind.value, sorted(cache.key), sorted(cache.semijoin)]
+            for cache in caches
         ),
     }
     return hashlib.sha256(json.dumps(structure, separators=(",", ":"), sort_keys=True).encode()).hexdigest()

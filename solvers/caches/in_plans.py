@@ -1,0 +1,350 @@
+"""Caches in plans: the tree and its caches chosen together (paper 1; contract §3).
+
+Problem: of the plans a search found, with the caches that their multi-way joins could use, which is best within the caps?
+Method: for each tree that could still win, the candidate caches of all its multi-way joins as one selection problem in the
+memory the tree leaves, solved exactly; with `auto` also the same trees with probe orders chosen for caches (`joint_orders`).
+A plan with caches competes by the objective with the plans without, and has to be better to win.
+
+Guarantee: never worse than the plan without caches; the best caches for every tree and order that is tried. Nothing is proven
+of trees and orders that are not: then the bound is what every plan must do, keep the windows and make the results.
+`prefix` and `global` add caches to the plan that won without; `auto` lets all plans found compete.
+Complexity: that of the selection, for at most MAX_TREES trees; nothing where no join has three inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from models.plan import Cache, CacheKind, Proof
+from models.request import CacheMode, Objective, PlanRequest
+from solvers import words
+from solvers.caches.attributes import Attributes
+from solvers.caches.branch_and_bound import branch_and_bound
+from solvers.caches.candidates import CacheCandidate, GroupKey, Pipelines, prefix_candidates, program_of
+from solvers.caches.global_caches import global_candidates
+from solvers.caches.joint_orders import joint_orders
+from solvers.caches.program import Candidate, Program, cheapest_cover
+from solvers.choice import overload
+from solvers.cost import CostModel, PricedTree, Term
+from solvers.deadline import Deadline
+from solvers.probe_order import Orders
+from solvers.search import Found, Point, Problem, make_join, structure_key
+from solvers.sensitivity import headroom
+from solvers.tree import Join, Tree, joins, leaf_mask
+
+__all__ = ["CachedPlan", "caches_in_plans"]
+
+MAX_TREES = 8  # of the staircase, by rising CPU, beside the one with the least memory
+MAX_NODES = 300  # of the exact selection: a fraction of a second; beyond, the best choice found
+WORTH = 1e-6  # a plan with caches must be better by this share, or it is not worth the upkeep
+
+
+_KnownOrders = dict[tuple[int, ...], Orders | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """One cache of a plan. Of those that share entries the first carries what keeping them costs."""
+
+    join: int
+    """Position of its join in the priced tree."""
+    candidate: CacheCandidate
+    group: int
+    costs: float
+    memory_bytes: float
+
+
+@dataclass(frozen=True)
+class CachedPlan:
+    """A tree with caches. `priced` is the tree alone, `total` counts what the caches save, cost and hold."""
+
+    priced: PricedTree
+    total: PricedTree
+    chosen: tuple[_Chosen, ...]
+    found: Found
+    """The search's result with this plan as its best."""
+    attributes: Attributes
+
+    def caches(self) -> list[Cache]:
+        """On the wire, by operator, pipeline and step."""
+        graph = self.attributes.graph
+        ids = {node.mask: f"join-{number}" for number, node in enumerate(self.priced.nodes, 1)}
+        result = []
+        for number, cache in enumerate(self.chosen, 1):
+            candidate, node = cache.candidate, self.priced.nodes[cache.join]
+            child = node.inputs[candidate.pipeline]
+            result.append(
+                Cache(
+                    id=f"cache-{number}",
+                    operator=ids[node.mask],
+                    input=ids[child.mask] if isinstance(child, Join) else graph.names[child],
+                    first=candidate.first,
+                    last=candidate.last,
+                    streams=_names(graph.names, candidate.segment),
+                    key=[self.attributes.name(part) for part in candidate.key.parts],
+                    lookup=[self.attributes.name(part) for part in candidate.key.lookup],
+                    kind=CacheKind.PREFIX if candidate.is_prefix else CacheKind.GLOBAL,
+                    semijoin=_names(graph.names, candidate.kept & ~candidate.segment),
+                    group=cache.group,
+                    miss_probability=candidate.figures.miss_probability,
+                    saves=candidate.figures.benefit,
+                    costs=cache.costs,
+                    entries=candidate.figures.entries,
+                    memory_bytes=cache.memory_bytes,
+                )
+            )
+        return result
+
+    def sentences(self, without: float) -> list[str]:
+        """Why these caches, for a person; `without` is the CPU of the best plan without caches."""
+        graph = self.attributes.graph
+        result = [f"Caches bring the CPU from {words.cpu(without)} to {words.cpu(self.total.cpu)}."]
+        for number, cache in enumerate(self.chosen, 1):
+            candidate, figures = cache.candidate, cache.candidate.figures
+            node = self.priced.nodes[cache.join]
+            who = graph.label(leaf_mask(node.inputs[candidate.pipeline]))
+            key = " and ".join(self.attributes.name(part) for part in candidate.key.parts)
+            hits = f"{100.0 * (1.0 - figures.miss_probability):.3g} % of {words.amount(figures.lookups)} lookups/s hit"
+            saves = f"saves {words.cpu(figures.benefit)} CPU"
+            if cache.costs or cache.memory_bytes:
+                upkeep = f"costs {words.cpu(cache.costs)} to keep and {words.bytes_(cache.memory_bytes)}"
+            else:
+                first = next(n for n, other in enumerate(self.chosen, 1) if other.group == cache.group)
+                upkeep = f"shares the entries of cache-{first}"
+            among = "" if candidate.is_prefix else f", kept for matches in {graph.label(candidate.kept & ~candidate.segment)}"
+            result.append(
+                f"cache-{number} answers {graph.label(candidate.segment)} for new tuples of {who} by {key}{among}: {hits}; it {saves}, {upkeep}."
+            )
+        return result
+
+
+def _names(names: Sequence[str], mask: int) -> list[str]:
+    return sorted(name for i, name in enumerate(names) if mask >> i & 1)
+
+
+def caches_in_plans(request: PlanRequest, problem: Problem, found: Found, deadline: Deadline) -> CachedPlan | None:
+    """The plan with caches that is better than every plan without; None where there is none."""
+    mode = request.options.caches
+    if mode is CacheMode.OFF or not (wide := _wide_trees(problem, found, mode)) or deadline.expired():
+        return None
+    attributes = Attributes.of(request.query, problem.model.graph)
+    best: tuple[tuple[float, ...], CachedPlan | None] = (_merit(problem, found.best, None), None)
+    known: _KnownOrders = {}
+    for tree in wide:
+        for variant in (tree, None) if mode is CacheMode.AUTO else (tree,):
+            if deadline.expired() or _cannot_win(problem, tree, best[0]):
+                break
+            ordered = variant if variant is not None else _for_caches(problem, attributes, tree, known, deadline)
+            plan = None if ordered is None else _best_caches(problem, found, attributes, ordered, mode, deadline, best[0])
+            # Where nothing fits, who may probe how much is decided for plans without caches.
+            if plan is not None and problem.caps.admit(plan.found.best):
+                merit = _merit(problem, plan.found.best, plan.total)
+                if _better(merit, best[0]):
+                    best = (merit, plan)
+    return best[1]
+
+
+def _wide_trees(problem: Problem, found: Found, mode: CacheMode) -> list[Tree]:
+    """The trees that have a join of three inputs or more and could win."""
+    if mode is not CacheMode.AUTO:
+        points = [found.best]
+    else:
+        points = [found.best, *(point for point in found.points if point.tree != found.best.tree)]
+        points = points[:MAX_TREES] + points[MAX_TREES:][-1:]
+    return [
+        point.tree for point in points if point.memory_bytes <= problem.caps.memory_bytes and any(len(node.inputs) > 2 for node in joins(point.tree))
+    ]
+
+
+def _for_caches(problem: Problem, attributes: Attributes, tree: Tree, known: _KnownOrders, deadline: Deadline) -> Tree | None:
+    """The tree with the probe orders that suit caches best; None where it has them already."""
+    made: dict[int, Tree] = {}
+    for node in joins(tree):
+        inputs = [made.get(leaf_mask(child), child) for child in node.inputs]
+        blocks = tuple(leaf_mask(child) for child in inputs)
+        if len(blocks) > 2 and blocks not in known:
+            known[blocks] = joint_orders(problem.model, attributes, blocks, deadline)
+        made[node.mask] = make_join(inputs, known.get(blocks) or node.orders)
+    other = made[leaf_mask(tree)]
+    return other if other != tree else None
+
+
+def _merit(problem: Problem, point: Point, total: PricedTree | None) -> tuple[float, ...]:
+    """Smaller is better: within the caps first, then the objective, then the rest."""
+    if not problem.caps.admit(point):
+        return (1.0, overload(problem, point), point.cpu)
+    if problem.objective is Objective.MIN_CPU:
+        return (0.0, point.cpu, point.memory_bytes)
+    if problem.objective is Objective.MIN_MEMORY:
+        return (0.0, point.memory_bytes, point.cpu)
+    factor = headroom(total or problem.model.price(point.tree), problem.model.graph, problem.caps)
+    return (0.0, -math.inf if factor is None else -factor, point.cpu)
+
+
+def _better(merit: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Better by a share that is worth it in the first figure that differs."""
+    for mine, theirs in zip(merit, other, strict=True):
+        if mine != theirs:
+            return mine < theirs and (math.isinf(theirs) or theirs - mine > WORTH * abs(theirs))
+    return False
+
+
+def _best_caches(
+    problem: Problem, found: Found, attributes: Attributes, tree: Tree, mode: CacheMode, deadline: Deadline, to_beat: tuple[float, ...]
+) -> CachedPlan | None:
+    """The tree with its best caches; None where none is worth it or it cannot beat what there is."""
+    model = problem.model
+    priced = model.price(tree)
+    generate = prefix_candidates if mode is CacheMode.PREFIX else global_candidates
+    free = problem.caps.memory_bytes - priced.memory_bytes
+    parts: list[tuple[int, Program, list[CacheCandidate], list[GroupKey]]] = []
+    for number, join in enumerate(priced.joins):
+        if len(join.blocks) > 2:
+            pipelines = Pipelines.of(join)
+            useful = [c for c in generate(model, attributes, pipelines) if c.figures.benefit > 0.0 and c.figures.memory_bytes <= free]
+            if useful:
+                program, groups = program_of(pipelines, useful, free)
+                parts.append((number, program, useful, groups))
+    if not parts:
+        return None
+    whole = _together([program for _, program, _, _ in parts], free)
+    others = priced.cpu - whole.cost_without_caches
+    if problem.objective is Objective.MIN_CPU and to_beat[0] == 0.0:
+        free_updates = [c.proc for c in whole.candidates]
+        if others + math.fsum(cheapest_cover(whole, p, free_updates)[0] for p in range(len(whole.operator_costs))) >= to_beat[1]:
+            return None
+    choice = branch_and_bound(whole, deadline, MAX_NODES).choice
+    if problem.objective is Objective.MIN_MEMORY:
+        choice = _least_memory(whole, choice, problem.caps.cpu - others)
+    if not choice:
+        return None
+    owners = [(number, c) for number, _, useful, _ in parts for c in useful]
+    return _plan(problem, found, attributes, priced, whole, choice, owners)
+
+
+def _cannot_win(problem: Problem, tree: Tree, to_beat: tuple[float, ...]) -> bool:
+    """Whether the tree would not be better even if caches answered everything for nothing."""
+    if problem.objective is not Objective.MIN_CPU or to_beat[0] > 0.0:
+        return False
+    return _least_cpu(problem.model, problem.model.price(tree)) >= to_beat[1]
+
+
+def _least_cpu(model: CostModel, priced: PricedTree) -> float:
+    """What no caches can save: binary joins, states, and making the results of multi-way joins."""
+    total = []
+    for node, join in zip(priced.nodes, priced.joins, strict=True):
+        if len(join.blocks) == 2:
+            total.append(join.cpu)
+        else:
+            total += [state.cpu for state in join.states]
+            total.append(model.costs.join * priced.sizes[node.mask] * model.per_second(node.mask))
+    return math.fsum(total)
+
+
+def _together(programs: list[Program], free: float) -> Program:
+    """Several joins' selection problems as one: they share the memory and nothing else."""
+    if len(programs) == 1:
+        return programs[0]
+    costs: tuple[tuple[float, ...], ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    updates: tuple[float, ...] = ()
+    for program in programs:
+        p, g = len(costs), len(updates)
+        candidates += tuple(
+            replace(c, pipeline=c.pipeline + p, group=c.group + g, excludes=frozenset(e + g for e in c.excludes)) for c in program.candidates
+        )
+        costs += program.operator_costs
+        updates += program.update_costs
+    return Program(costs, candidates, updates, free)
+
+
+def _least_memory(program: Program, choice: tuple[int, ...], cpu: float) -> tuple[int, ...]:
+    """The choice without what is not needed to stay within `cpu`: groups go by bytes, the largest first."""
+    groups = sorted({program.candidates[i].group for i in choice}, key=lambda g: -max(program.candidates[i].memory_bytes for i in program.members[g]))
+    for group in groups:
+        rest = tuple(i for i in choice if program.candidates[i].group != group)
+        if program.cost(rest) <= cpu:
+            choice = rest
+    return choice
+
+
+def _plan(
+    problem: Problem,
+    found: Found,
+    attributes: Attributes,
+    priced: PricedTree,
+    program: Program,
+    choice: tuple[int, ...],
+    owners: list[tuple[int, CacheCandidate]],
+) -> CachedPlan:
+    model = problem.model
+    chosen: list[_Chosen] = []
+    terms: list[Term] = []
+    kept: list[tuple[int, float]] = []
+    numbers: dict[int, int] = {}
+    for i in choice:
+        join, candidate = owners[i]
+        group = program.candidates[i].group
+        first = group not in numbers
+        number = numbers.setdefault(group, len(numbers))
+        held = 0.0
+        if first:
+            largest = max((owners[k][1] for k in choice if program.candidates[k].group == group), key=lambda c: c.figures.memory_bytes)
+            held = largest.figures.memory_bytes
+            tuples = largest.figures.tuples * model.tuple_bytes(candidate.segment)
+            kept += [(candidate.segment, tuples), (0, held - tuples)]
+            terms.append(Term(candidate.figures.update, candidate.kept, candidate.kept))
+        terms += _terms(model, priced, join, candidate)
+        chosen.append(_Chosen(join, candidate, number, candidate.figures.update if first else 0.0, held))
+    adjustments = tuple(term for term in terms if term.value)
+    total = replace(
+        priced,
+        cpu=math.fsum([*(term.value for term in priced.terms), *(term.value for term in adjustments)]),
+        memory_bytes=math.fsum([priced.memory_bytes, *(size for _, size in kept)]),
+        adjustments=adjustments,
+        cached=tuple(kept),
+    )
+    point = Point(total.cpu, total.memory_bytes, priced.tree)
+    return CachedPlan(priced, total, tuple(chosen), _claims(problem, found, point), attributes)
+
+
+def _terms(model: CostModel, priced: PricedTree, number: int, candidate: CacheCandidate) -> list[Term]:
+    """What a cache changes in the CPU of its pipeline, as terms of the cost model, its hit probability held fixed."""
+    costs, figures = model.costs, candidate.figures
+    join = priced.joins[number]
+    arriving, visited = join.blocks[candidate.pipeline], candidate.visited
+    hit = 1.0 - figures.miss_probability
+    terms = [Term(costs.probe * figures.lookups, visited, arriving)]
+    for probe in join.pipelines[candidate.pipeline].probes[candidate.first : candidate.last + 1]:
+        block = join.blocks[probe.target]
+        made = visited | block
+        terms += [Term(-hit * costs.probe * probe.rate_in, visited, arriving), Term(-hit * costs.join * probe.rate_out, made, arriving)]
+        if not probe.hashed:
+            terms.append(Term(-hit * costs.scan * probe.rate_in * priced.sizes[block], visited, arriving, block))
+        visited = made
+    terms.append(Term((hit * costs.join + figures.miss_probability * (costs.insert + costs.delete)) * figures.results, visited, arriving))
+    return terms
+
+
+def _claims(problem: Problem, found: Found, point: Point) -> Found:
+    """What is proven of a plan with caches: every plan keeps the windows and makes the results."""
+    model, costs = problem.model, problem.model.costs
+    if problem.objective is Objective.MIN_MEMORY:
+        bound: float | None = model.leaves_bytes()
+    elif problem.objective is Objective.MIN_CPU:
+        keeping = min(costs.append, costs.insert + costs.delete)
+        bound = math.fsum([costs.join * model.rate(model.graph.all), *(keeping * rate for rate in model.graph.rates)])
+    else:
+        bound = None
+    points = tuple(sorted((*found.points, point), key=lambda p: (p.cpu, p.memory_bytes, structure_key(p.tree))))
+    return replace(
+        found,
+        best=point,
+        points=points,
+        proof=Proof.NONE if bound is None else Proof.BOUNDED,
+        bound=bound,
+        space=f"{found.space} with caches",
+        lacking=None,
+    )
