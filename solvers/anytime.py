@@ -6,9 +6,8 @@ with some of the joins below it, has a handful of blocks as leaves and is solved
 the whole plan, caps included, is taken if it is better. Joins wider than a region are changed by merging a join into its
 user and by splitting off a pair of inputs. First regions grow towards the costliest joins, then at random (seeded). It ends when a
 round of each brings nothing; the deadline is the net.
-Guarantee: the plan is optimal where one region holds the whole graph and hash and scan do not mix; otherwise it is as good as
-every start and comes with the lower bound of `solvers.lower_bound`, a relaxation of trees to prefix codes. Complexity: per round
-n regions of milliseconds each.
+Guarantee: the plan is optimal where one region holds the whole graph; otherwise it is as good as every start and comes with the
+bound of `solvers.lower_bound`, a relaxation of trees to prefix codes. Complexity: per round n regions of milliseconds each.
 """
 
 from __future__ import annotations
@@ -186,7 +185,7 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     """The best plan found until the deadline, with a proven bound."""
     model, graph = problem.model, problem.model.graph
     ledger = Ledger(model)
-    if 3 <= len(graph) <= WHOLE and len(graph.components) == 1 and not ledger.coupled:
+    if 3 <= len(graph) <= WHOLE and len(graph.components) == 1:
         whole = _whole(problem, ledger)
         if whole is not None:
             return whole

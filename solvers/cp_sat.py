@@ -3,8 +3,8 @@
 Problem: the join tree of least CPU or least memory within both caps. Model: a Boolean per connected set S and way to split it into connected
 parts, "S is joined from these parts". Every component is joined exactly once; any other set is joined as often as it is used as a part,
 which is at most once, because sets that are used below one root are disjoint or nested. Costs add up over joins, so objective and
-caps are linear. Guarantee: exact where the splits number at most MAX_SPLITS and every predicate is an equality or none is (elsewhere
-an index that two pipelines share couples their orders, and the proof is only the bound of `solvers.lower_bound`).
+caps are linear. Guarantee: exact where the splits number at most MAX_SPLITS; elsewhere the start comes back with the bound of
+`solvers.lower_bound`.
 Complexity: as many Booleans as splits, Bell(n + 1) − 1 at worst; the program itself is nearly always solved at its root.
 
 Splits that cannot be part of a plan better than the start (two-layer) or within the caps are left out, by the least cost of their parts.
@@ -94,7 +94,13 @@ def _program(ledger: Ledger, excess_limit: float, memory_limit: float, deadline:
     program = _Program(least={1 << i: 0.0 for i in range(len(graph))})
     seen = 0
     for component in graph.components:
-        sets = {part for i in bits(component) for part in _connected_within(graph.neighbours, 1 << i, component & -(1 << i)) if part & (part - 1)}
+        sets: list[int] = []
+        for part in (part for i in bits(component) for part in _connected_within(graph.neighbours, 1 << i, component & -(1 << i))):
+            # Every set has a split at least, so too many sets are too many splits.
+            if len(sets) > MAX_SPLITS or (len(sets) % 256 == 0 and deadline.expired()):
+                return None
+            if part & (part - 1):
+                sets.append(part)
         for whole in sorted(sets, key=lambda mask: (mask.bit_count(), mask)):
             root = whole == graph.all
             kept, held = (0.0, 0.0) if root else (ledger.kept(whole), ledger.state_bytes(whole))
@@ -206,13 +212,10 @@ def _solved(problem: Problem, ledger: Ledger, program: _Program, start: tuple[Po
     built = _Model(problem, ledger, program, excess_scale, memory_scale)
     points = list(start)
     hint = shape_of(best.tree)
-    certain = not ledger.coupled
     for _ in range(RETRIES):
         solver, status = built.solve(problem.seed, deadline, hint)
         if status == built.cp_model.INFEASIBLE:
             # Splits dearer than the start were left out: where the start qualifies it is the best, else nothing fits.
-            if not certain:
-                return _unproven(problem, tuple(points), "The integer program has no better plan.")
             found = staircase(points)
             best = choose(problem, found)
             bound = objective_value(problem, best) if problem.caps.admit(best) else _least(problem)
@@ -228,8 +231,6 @@ def _solved(problem: Problem, ledger: Ledger, program: _Program, start: tuple[Po
         if problem.caps.admit(point):
             found = staircase(points)
             best = choose(problem, found)
-            if not certain:
-                return _unproven(problem, tuple(points), "Hash and scan mix: the program's orders are best one pipeline at a time.")
             return Found(best, found, Proof.OPTIMAL, objective_value(problem, best), SPACE)
         built.forbid(picked)
     return _unproven(problem, tuple(points), "Too many plans lie at a cap to within rounding.")

@@ -4,8 +4,7 @@ Problem: given blocks B_1..B_m (disjoint sets of streams, each joined below alre
 memory of the join trees that have them as leaves. Method: sizes and rates do not depend on shape, so for each connected
 union of blocks it is enough to keep the staircase of (CPU, bytes) that no other sub-tree beats (dynamic programming over
 unions; all partitions of a union into connected parts, depth first, with the parts' least costs as a bound). Guarantee:
-exact where every predicate is an equality; where hash and scan mix, the orders are best one pipeline at a time, and
-whether an index pays across pipelines is decided after. A staircase longer than MAX_STEPS is cut and said so.
+exact; a staircase longer than MAX_STEPS is cut, and said so, but keeps its cheapest step.
 Complexity: O(Bell(m + 1) · 2^m · m) at worst, far less on sparse graphs.
 
 Costs are *excess*: what a plan pays beyond what every plan pays. With base = min(insert + delete, append), every plan pays
@@ -180,17 +179,11 @@ def _join_excess(
                 best, choice = cost, k
         to_go[visited], following[visited] = best, choice
     total = 0.0
-    hashed = 0
     for k in range(count):
         total += seconds[parts[k]] * to_go[1 << k]
-        visited = 1 << k
-        while visited != every and following[visited] >= 0:
-            target = following[visited]
-            if hashes[union[visited]] & parts[target]:
-                hashed |= 1 << target
-            visited |= 1 << target
-    for k in range(count):
-        total += _weighted(keep if hashed >> k & 1 else append, sizes[parts[k]] * seconds[parts[k]])
+        # Whoever shares an equality with this input probes it by hash when its own turn comes.
+        indexed = hashes[parts[k]] & union[every] & ~parts[k] != 0
+        total += _weighted(keep if indexed else append, sizes[parts[k]] * seconds[parts[k]])
     return total if total == total else np.inf
 
 
@@ -354,7 +347,6 @@ def _greedy(size: Floats, seconds: Floats, product: Floats, joined: Ints, equal:
     m = size.shape[0]
     join, keep, append, probe, scan = costs[0], costs[1], costs[2], costs[3], costs[4]
     orders = np.zeros((m, m - 1), np.int64)
-    indexed = np.zeros(m, np.bool_)
     total = 0.0
     growth = np.empty(m)
     near, near_equal, visited = np.empty(m, np.bool_), np.empty(m, np.bool_), np.empty(m, np.bool_)
@@ -388,14 +380,12 @@ def _greedy(size: Floats, seconds: Floats, product: Floats, joined: Ints, equal:
                 price = _weighted(join, made) + (0.0 if near_equal[k] else _weighted(scan, now * size[k]))
                 if choice < 0 or price < best or (price == best and made < best_made):
                     best, best_made, choice = price, made, k
-            if near_equal[choice]:
-                indexed[choice] = True
             cost += _weighted(probe, now) + (best if step < m - 2 else best - _weighted(join, best_made))
             orders[start, step] = choice
             here, now = choice, best_made
         total += seconds[start] * cost
     for k in range(m):
-        total += _weighted(keep if indexed[k] else append, size[k] * seconds[k])
+        total += _weighted(keep if equal[k].any() else append, size[k] * seconds[k])
     return (total if total == total else np.inf), orders
 
 
@@ -419,9 +409,6 @@ class Ledger:
             [costs.join, costs.insert + costs.delete - self.base, costs.append - self.base, costs.probe, costs.scan, self.base], np.float64
         )
         self.common = math.fsum([*(self.base * rate for rate in graph.rates), costs.join * model.rate(graph.all) if costs.join else 0.0])
-        equalities = [edge.equality for edge in graph.edges]
-        self.coupled = any(equalities) and not all(equalities) and costs.insert + costs.delete != costs.append
-        """Whether an index that several pipelines use can make orders good together that are not best apart."""
         self._windows = np.array(graph.window_tuples, np.float64)
         self._left = np.array([edge.left for edge in graph.edges], np.int64)
         self._right = np.array([edge.right for edge in graph.edges], np.int64)
