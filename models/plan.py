@@ -220,19 +220,25 @@ class Cache(Model):
     streams: Annotated[list[Identifier], Field(examples=[["R", "S"]])]
     """The streams whose join it holds."""
     key: Annotated[list[str], Field(examples=[["S.B"]])]
-    """The attributes it is looked up by."""
+    """The attributes of these streams that it is looked up by."""
+    lookup: Annotated[list[str], Field(examples=[["T.B"]])] = []
+    """For each of them the attribute of a stream visited before, whose value is looked up."""
     kind: Annotated[CacheKind, Field(examples=["prefix"])]
     """How it is kept consistent."""
+    semijoin: Annotated[list[Identifier], Field(examples=[[]])] = []
+    """For a global cache the other streams whose matches keep its entries up to date; empty for a prefix cache."""
     group: Annotated[Whole, Field(ge=0, examples=[0])]
-    """Caches of one group share their entries: same streams, same key."""
+    """Caches of one group share their entries: same streams, same key. The first of them carries what keeping the entries costs and holds."""
     miss_probability: Annotated[Share, Field(examples=[0.2])]
     """Share of lookups that find no entry."""
     saves: Annotated[Number, Field(examples=[0.031])]
-    """CPU-seconds per second that hits save."""
+    """CPU-seconds per second that hits save, lookups and misses paid. The plan's CPU is its operators', less all `saves`, plus all `costs`."""
     costs: Annotated[Number, Field(examples=[0.004])]
-    """CPU-seconds per second that keeping it costs."""
+    """CPU-seconds per second that keeping its entries up to date costs; 0 where it shares those of a cache before it."""
+    entries: Annotated[Number, Field(ge=0, examples=[640.0])] = 0.0
+    """Keys that it holds on average."""
     memory_bytes: Annotated[Number, Field(examples=[64000.0])]
-    """Bytes of its entries."""
+    """Bytes of its entries; 0 where it shares those of a cache before it."""
 
 
 class Allowance(Model):
