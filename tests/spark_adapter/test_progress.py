@@ -1,0 +1,73 @@
+"""Progress is told in figures that a person can check against Spark's own report."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from spark_adapter.progress import Measured, Reporter, Tick, line, size, summary, tick_of
+
+REPORT: dict[str, Any] = {
+    "batchId": 4,
+    "numInputRows": 7500,
+    "batchDuration": 2500,
+    "eventTime": {"max": "2026-01-01T00:12:29.500Z", "watermark": "2026-01-01T00:09:59.500Z"},
+    "stateOperators": [
+        {"numRowsTotal": 36745, "memoryUsedBytes": 6029264, "numRowsDroppedByWatermark": 3},
+        {"numRowsTotal": 2102, "memoryUsedBytes": 651610, "numRowsDroppedByWatermark": 0},
+    ],
+    "sink": {"numOutputRows": -1},
+    "observedMetrics": {"results": {"rows": 8741}},
+}
+
+
+def test_a_tick_adds_up_what_spark_reports() -> None:
+    assert tick_of(REPORT) == Tick(4, 7500, 8741, 3, 38847, 6680874, 150.0, 2.5)
+
+
+def test_an_engine_that_measures_itself_is_believed() -> None:
+    tick = tick_of(REPORT, Measured(100, 1, 50, 500), Measured(120, 3, 60, 600))
+    assert (tick.rows_out, tick.late, tick.state_rows, tick.state_bytes) == (20, 2, 60, 600)
+
+
+def test_there_is_no_lag_before_the_first_watermark_or_without_rows() -> None:
+    assert tick_of(REPORT | {"eventTime": {"max": "2026-01-01T00:00:01Z", "watermark": "1970-01-01T00:00:00.000Z"}}).lag is None
+    assert tick_of(REPORT | {"eventTime": {"watermark": "2026-01-01T00:00:00.000Z"}}).lag is None
+
+
+def test_a_line_has_rates_state_lag_and_time() -> None:
+    expected = "batch 4 | 3,000 rows/s in, 3,496 out | state 38,847 rows, 6.4 MiB | watermark 150.0 s behind | 2.5 s | 3 late"
+    assert line(tick_of(REPORT)) == expected
+
+
+def test_a_summary_has_totals_and_peaks() -> None:
+    ticks = [Tick(0, 100, 10, 1, 70, 2048, None, 1.0), Tick(1, 300, 20, 0, 50, 4096, 2.0, 1.0)]
+    assert summary(ticks, 4.0, 1024.0) == [
+        "2 batches in 4.0 s",
+        "in     400 rows, 100 a second; 1 late and dropped",
+        "out    30 rows, 8 a second",
+        "state  70 rows, 4.0 KiB at most; the plan foresaw 1.0 KiB",
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_a_line_takes_the_place_of_the_one_before() -> None:
+    out = Terminal()
+    reporter = Reporter(out)
+    reporter.add(tick_of(REPORT))
+    reporter.add(Tick(5, 0, 0, 0, 0, 0, None, 0.1))
+    first, second = out.getvalue().split("\r")[1:]
+    assert len(second) == len(first)
+    reporter.finish(1.0, 0.0)
+    assert out.getvalue().splitlines()[-4] == "2 batches in 1.0 s"
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 * 1024**4, "5.0 TiB"), (1024**6, "1048576.0 TiB")])
+def test_sizes_are_in_the_largest_unit_that_fits(number: float, text: str) -> None:
+    assert size(number) == text
