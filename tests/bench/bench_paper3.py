@@ -1,0 +1,122 @@
+"""Paper 3 §6 again: which share of the solvable cases each method solves, and in what time; then graphs of 100 and 200 streams.
+
+The setting is the paper's: rates within [1, 100], random joins, selectivities within (0, 1), 100 graphs per number of
+streams. The paper caps CPU at one second per second and says nothing of memory; from six streams on the output alone is over that. So
+each graph's caps are drawn between its two extremes: CPU between the binary tree's and the mjoin's, memory between the mjoin's
+and the binary tree's. A case is solvable when the exact search finds a plan within both.
+
+WATERSMEET_BENCH=full runs 3 to 20 streams with 100 graphs each; otherwise a part of it, in a minute.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import time
+from dataclasses import dataclass, field
+
+from solvers.anytime import anytime
+from solvers.bjtree import bjtree
+from solvers.deadline import Deadline
+from solvers.exact import exact
+from solvers.mjoin import mjoin
+from solvers.search import Caps, Found, Problem, Search
+from solvers.state_removal import state_removal
+from solvers.state_selection import state_selection
+from solvers.two_layer import two_layer
+from tests.solvers.search_models import keyed_model, paper3_model
+
+METHODS: dict[str, Search] = {
+    "exact": exact,
+    "anytime": anytime,
+    "two_layer": two_layer,
+    "state_selection": state_selection,
+    "state_removal": state_removal,
+    "mjoin": mjoin,
+    "bjtree": bjtree,
+}
+LIMIT = 10.0  # seconds for the exact search, which decides what is solvable
+QUICK, QUICK_GRAPHS = (3, 5, 8, 10, 12, 14), 20
+FULL, FULL_GRAPHS = tuple(range(3, 21)), 100
+
+
+@dataclass
+class Tally:
+    solved: int = 0
+    seconds: list[float] = field(default_factory=list)
+
+
+def drawn_problem(seed: int, n: int) -> Problem:
+    """One of the paper's graphs, with caps between the extremes."""
+    model = paper3_model(seed, n)
+    rng = random.Random(f"{seed} {n}")
+    wide, binary = (search(Problem(model), Deadline.after(LIMIT)).best for search in (mjoin, bjtree))
+    cpu = binary.cpu + (wide.cpu - binary.cpu) * rng.random()
+    memory = wide.memory_bytes + (binary.memory_bytes - wide.memory_bytes) * rng.random()
+    return Problem(model, Caps(cpu, memory))
+
+
+def timed(search: Search, problem: Problem, limit: float) -> tuple[Found, float]:
+    began = time.perf_counter()
+    found = search(problem, Deadline.after(limit))
+    return found, time.perf_counter() - began
+
+
+def table(sizes: tuple[int, ...], graphs: int) -> None:
+    print(f"share of the solvable cases solved, and median ms; {graphs} graphs per row, paper 3's setting")
+    print("| n | solvable | " + " | ".join(METHODS) + " |")
+    print("|---|---|" + "---|" * len(METHODS))
+    for n in sizes:
+        tallies = {name: Tally() for name in METHODS}
+        solvable = undecided = 0
+        for seed in range(graphs):
+            problem = drawn_problem(seed, n)
+            found, seconds = timed(exact, problem, LIMIT)
+            if not problem.caps.admit(found.best):
+                undecided += found.proof != "optimal"
+                continue
+            solvable += 1
+            tallies["exact"].solved += 1
+            tallies["exact"].seconds.append(seconds)
+            for name, search in METHODS.items():
+                if name != "exact":
+                    found, seconds = timed(search, problem, 1.0)
+                    tallies[name].solved += problem.caps.admit(found.best)
+                    tallies[name].seconds.append(seconds)
+        cells = [
+            f"{100 * tally.solved / solvable:.0f} % · {1e3 * statistics.median(tally.seconds):.1f}" if solvable else "–" for tally in tallies.values()
+        ]
+        print(f"| {n} | {solvable}{f' ({undecided} undecided)' if undecided else ''} | " + " | ".join(cells) + " |", flush=True)
+
+
+def large() -> None:
+    print("anytime on large graphs, time limit 1 s: seconds, CPU against two_layer's, gap to the proven bound")
+    print("| n | graph | seconds | CPU / two_layer's | gap | ended by itself |")
+    print("|---|---|---|---|---|---|")
+    for n in (100, 200):
+        for shape in ("chain", "random", "star", "paper 3"):
+            model = paper3_model(n, n) if shape == "paper 3" else keyed_model(n, n, shape)
+            for tight in (False, True):
+                problem = Problem(model, Caps(memory_bytes=model.leaves_bytes() * 1.001) if tight else Caps())
+                found, seconds = timed(anytime, problem, 1.0)
+                start, _ = timed(two_layer, problem, 1.0)
+                assert found.bound is not None
+                gap = (found.best.cpu - found.bound) / found.best.cpu
+                ended = "no" if any("time limit" in note for note in found.notes) else "yes"
+                label = shape + (", memory capped" if tight else "")
+                print(f"| {n} | {label} | {seconds:.2f} | {found.best.cpu / start.best.cpu:.4f} | {gap:.3f} | {ended} |", flush=True)
+
+
+def main() -> None:
+    warm = Problem(keyed_model(1, 30), Caps(memory_bytes=1e9))
+    for search in METHODS.values():
+        search(drawn_problem(1, 5), Deadline.after(LIMIT))
+    anytime(warm, Deadline.after(1.0))
+    full = os.environ.get("WATERSMEET_BENCH") == "full"
+    table(*((FULL, FULL_GRAPHS) if full else (QUICK, QUICK_GRAPHS)))
+    large()
+
+
+if __name__ == "__main__":
+    main()
