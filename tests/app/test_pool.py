@@ -155,6 +155,18 @@ def test_overload_is_503_with_retry_after_and_the_queue_stays_bounded() -> None:
         assert post(client, "/v1/plans", deed("ok")).status_code == 200
 
 
+def test_every_client_gets_its_own_answer_while_others_leave() -> None:
+    def own(i: int) -> bool:
+        return bool(check_problem(post(client, "/v1/plans", deed("say_limit", 1.0 + i)), 422)["detail"] == f"limit {1.0 + i}")
+
+    with unruly(workers=2, queue=100) as (client, pool), ThreadPoolExecutor(6) as threads:
+        asked = [threads.submit(own, i) for i in range(200)]
+        for i in range(40):
+            ask_in_background(client, deed("nap" if i % 20 == 0 else "say_limit")).close()
+        assert all(answer.result() for answer in asked)
+        until(lambda: pool.ready and pool.busy == 0, "every worker was free again")
+
+
 def test_nobody_waits_for_a_worker_longer_than_the_setting_says() -> None:
     with unruly(queue=5, queue_seconds=0.3) as (client, pool):
         busy = ask_in_background(client, deed("hang"))
