@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import json
 import logging
 import re
 import time
@@ -153,22 +154,22 @@ def _check_media_type(request: Request) -> None:
 async def _read_body(request: Request, settings: Settings) -> bytes:
     """The body, as long as it keeps to the limits of size and time."""
     declared = request.headers.get("content-length", "")
-    size, chunks = 0, []
+    too_large = declared.isdecimal() and int(declared[:20]) > settings.body_bytes
+    body, more = bytearray(), True
     try:
         async with asyncio.timeout(settings.body_seconds):
-            while True:
-                if size > settings.body_bytes or (declared.isdecimal() and int(declared[:20]) > settings.body_bytes):
-                    raise RefusedError(413, f"The body must be at most {settings.body_bytes} bytes.", about_body=True)
+            while more and not too_large:
                 message = await request.receive()
                 if message["type"] == "http.disconnect":
                     raise ClientGoneError
-                chunk = message.get("body", b"")
-                size += len(chunk)
-                chunks.append(chunk)
-                if size <= settings.body_bytes and not message.get("more_body", False):
-                    return b"".join(chunks)
+                body += message.get("body", b"")
+                more = message.get("more_body", False)
+                too_large = len(body) > settings.body_bytes
     except TimeoutError:
         raise RefusedError(408, f"The body did not arrive within {settings.body_seconds:g} seconds.", about_body=True) from None
+    if too_large:
+        raise RefusedError(413, f"The body must be at most {settings.body_bytes} bytes.", about_body=True)
+    return bytes(body)
 
 
 async def _unless_gone(request: Request, work: Awaitable[Answer]) -> Answer:
@@ -220,8 +221,8 @@ def _add_service_routes(app: FastAPI, pool: Pool, metrics: Metrics) -> None:
         return Response((STATIC / "docs.html").read_bytes(), headers={"Content-Security-Policy": DOCS_POLICY}, media_type="text/html")
 
     @app.get("/openapi.json", include_in_schema=False)
-    async def openapi() -> dict[str, object]:
-        return app.openapi()
+    async def openapi() -> Response:
+        return Response(json.dumps(app.openapi()), media_type="application/json")
 
 
 async def _answer_refused(_: Request, refused: Exception) -> Response:
