@@ -2,12 +2,12 @@
 
 Problem: of all trees of binary joins without cross products, the one with the least CPU (or memory). Costs add up over
 joins and do not depend on how an input was joined, so the best tree of a set is made of best trees of its two parts.
-Method: dynamic programming over the pairs of connected sets that a predicate joins, by a compiled kernel for up to
-`kernels.MAX_STREAMS` streams, in Python for larger sparse graphs; beyond MAX_PAIRS pairs, trees over linear orders.
+Method: dynamic programming over the pairs of connected sets that a predicate joins, in Python up to PYTHON_PAIRS of them, by a
+compiled kernel up to `kernels.MAX_PAIRS`; beyond that, trees over linear orders.
 Where that tree breaks a cap, the same recursion keeps for each set every pair of CPU and memory that no other beats.
 
-Guarantee: exact up to MAX_PAIRS pairs, as long as the deadline allows; beyond, nothing is proven. Complexity: O(pairs), times
-the product of two staircases under caps.
+Guarantee: exact for one resource up to `kernels.MAX_PAIRS` pairs, and under caps up to MAX_PAIRS as long as the deadline allows;
+otherwise bounded by the best tree without caps, or nothing is proven. Complexity: O(pairs), times the product of two staircases.
 Departs from paper 3: it is exact, and each of the two states of a join is indexed or not, whichever is cheaper.
 """
 
@@ -25,30 +25,38 @@ from solvers.deadline import Deadline
 from solvers.graph import bits
 from solvers.probe_order import best_orders
 from solvers.search import Caps, Found, Point, Problem, make_join, point_of, staircase
-from solvers.tree import Tree
+from solvers.tree import Tree, joins, leaf_mask
 
 __all__ = ["best_binary_tree", "bjtree", "connected_pairs"]
 
-MAX_PAIRS = 60_000  # a third of a second of Python
+PYTHON_PAIRS = 3_000  # as long as it takes to load the kernel
+MAX_PAIRS = 60_000  # whose staircases Python can still merge within the default time limit, mostly
 CAP_SLACK = 1.0 + 1e-9  # sums here round differently from a whole plan's price, which decides in the end
 SPACE = "binary join trees"
 LINEAR_ORDERS = 8  # starts that are tried where only linear orders can be
 
 
 def connected_sets(neighbours: tuple[int, ...], start: int, forbidden: int) -> Iterator[int]:
-    """Every connected set that contains `start` and nothing forbidden, each once."""
-    stack = [(start, forbidden | start)]
-    while stack:
-        found, closed = stack.pop()
-        yield found
-        around = 0
-        for i in bits(found):
-            around |= neighbours[i]
-        around &= ~closed
-        part = around
-        while part:
-            stack.append((found | part, closed | around))
-            part = (part - 1) & around
+    """Every connected set that contains `start` and nothing forbidden, each once, without holding more than one path of them."""
+    yield start
+    # A frame: a set, what may not be added below it, the streams around it, and the next part of those to add.
+    frames = [_frame(neighbours, start, forbidden | start)]
+    while frames:
+        found, closed, around, part = frames[-1]
+        if not part:
+            frames.pop()
+            continue
+        frames[-1] = (found, closed, around, (part - 1) & around)
+        yield found | part
+        frames.append(_frame(neighbours, found | part, closed | around))
+
+
+def _frame(neighbours: tuple[int, ...], found: int, closed: int) -> tuple[int, int, int, int]:
+    around = 0
+    for i in bits(found):
+        around |= neighbours[i]
+    around &= ~closed
+    return found, closed, around, around
 
 
 def connected_pairs(neighbours: tuple[int, ...], component: int) -> Iterator[tuple[int, int]]:
@@ -73,22 +81,26 @@ def _side(model: CostModel, probing: int, probed: int) -> float:
     return kept * costs.append + arriving * (costs.probe + costs.scan * model.size(probed))
 
 
-def best_binary_tree(model: CostModel, component: int, deadline: Deadline, cpu_weight: float = 1.0, memory_weight: float = 0.0) -> tuple[Tree, bool]:
-    """The binary tree of one component with the least cpu_weight · CPU + memory_weight · bytes, and whether that is proven."""
+def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_memory: bool = False) -> tuple[Tree, bool]:
+    """The binary tree of one component with the least CPU, or memory, and whether that is proven."""
     if component & (component - 1) == 0:
         return component.bit_length() - 1, True
     pairs: dict[int, list[tuple[int, int]]] = {}
     for count, (left, right) in enumerate(connected_pairs(model.graph.neighbours, component)):
         pairs.setdefault(left | right, []).append((left, right))
-        if count >= MAX_PAIRS or (count % 1024 == 0 and deadline.expired()):
-            return _over_linear_orders(model, component, deadline, cpu_weight, memory_weight), False
+        if count >= PYTHON_PAIRS:
+            from solvers import kernels  # numba takes a while to import, and small graphs do not need it
+
+            tree = kernels.best_binary_tree(model, component, by_memory=by_memory)
+            return (tree, True) if tree is not None else (_over_linear_orders(model, component, deadline, by_memory), False)
     best: dict[int, tuple[float, int, int]] = {1 << i: (0.0, 0, 0) for i in bits(component)}
     for union in sorted(pairs, key=lambda mask: (mask.bit_count(), mask)):
-        kept = memory_weight * model.state_bytes(union) if memory_weight and union != component else 0.0
-        output = cpu_weight * model.costs.join * model.rate(union) + kept
+        # The component's own state is kept in all its trees or in none, so it does not matter here.
+        output = model.state_bytes(union) if by_memory else model.costs.join * model.rate(union)
         choice = (math.inf, 0, 0)
         for left, right in sorted(pairs[union]):
-            cost = best[left][0] + best[right][0] + cpu_weight * (_side(model, left, right) + _side(model, right, left)) + output
+            joining = 0.0 if by_memory else _side(model, left, right) + _side(model, right, left)
+            cost = best[left][0] + best[right][0] + joining + output
             if cost < choice[0] or not choice[1]:
                 choice = (cost, left, right)
         best[union] = choice
@@ -114,9 +126,9 @@ def _tree_of(best: dict[int, tuple[float, int, int]], component: int) -> Tree:
     return trees[component]
 
 
-def _over_linear_orders(model: CostModel, component: int, deadline: Deadline, cpu_weight: float, memory_weight: float) -> Tree:
+def _over_linear_orders(model: CostModel, component: int, deadline: Deadline, by_memory: bool) -> Tree:
     """The best tree over the linear orders that the cheapest mjoin pipelines visit the streams in."""
-    from solvers.linearised import linearised  # numba takes a while to import, and small graphs do not need it
+    from solvers.linearised import linearised
 
     streams = list(bits(component))
     masks = [1 << i for i in streams]
@@ -125,17 +137,23 @@ def _over_linear_orders(model: CostModel, component: int, deadline: Deadline, cp
     per_tuple = [math.fsum(probe.cpu for probe in pipeline.probes) / model.rate(masks[k]) for k, pipeline in enumerate(priced.pipelines)]
     starts = sorted(range(len(streams)), key=lambda k: (per_tuple[k], k))[:LINEAR_ORDERS]
     best: tuple[float, Tree] | None = None
-    for number, start in enumerate(starts):
-        if number and deadline.expired():
+    for start in starts:
+        if best is not None and deadline.expired():
             break
         order = [streams[start], *(streams[k] for k in orders[start])]
-        tree = linearised(model, order, cpu_weight, memory_weight) or _left_deep(order)
-        point = point_of(model, tree) if component == model.graph.all else None
-        cost = cpu_weight * point.cpu + memory_weight * point.memory_bytes if point else float(number)
+        tree = linearised(model, order, float(not by_memory), float(by_memory)) or _left_deep(order)
+        cost = _own_cost(model, tree, by_memory)
         if best is None or cost < best[0]:
             best = (cost, tree)
     assert best is not None
     return best[1]
+
+
+def _own_cost(model: CostModel, tree: Tree, by_memory: bool) -> float:
+    """CPU of a component's joins, or the bytes of its states."""
+    sizes: dict[int, float] = {}
+    cpu = math.fsum(model.price_join([leaf_mask(child) for child in node.inputs], node.orders, sizes).cpu for node in joins(tree))
+    return math.fsum(sizes[node.mask] * model.tuple_bytes(node.mask) for node in joins(tree)) if by_memory else cpu
 
 
 def _left_deep(order: list[int]) -> Tree:
@@ -183,14 +201,14 @@ def bjtree(problem: Problem, deadline: Deadline) -> Found:
     """The best binary tree by the problem's objective within its caps."""
     model, caps = problem.model, problem.caps
 
-    def least(cpu_weight: float, memory_weight: float) -> tuple[Point, bool]:
-        parts = [best_binary_tree(model, component, deadline, cpu_weight, memory_weight) for component in model.graph.components]
+    def least(by_memory: bool) -> tuple[Point, bool]:
+        parts = [best_binary_tree(model, component, deadline, by_memory) for component in model.graph.components]
         return point_of(model, join_components(model, [tree for tree, _ in parts])), all(exact for _, exact in parts)
 
-    cheapest, exact_cpu = least(1.0, 0.0)
+    cheapest, exact_cpu = least(by_memory=False)
     if problem.objective is Objective.MIN_CPU and caps.admit(cheapest):
         return Found(cheapest, (cheapest,), Proof.OPTIMAL if exact_cpu else Proof.NONE, cheapest.cpu if exact_cpu else None, SPACE)
-    smallest, exact_memory = least(0.0, 1.0)
+    smallest, exact_memory = least(by_memory=True)
     points = [cheapest, smallest]
     whole = False
     if exact_cpu and exact_memory:

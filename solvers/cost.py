@@ -79,10 +79,16 @@ class PricedTree:
     memory_bytes: float
     memory_tuples: float
     output_rate: float
+    sizes: dict[int, float]
+    """size(S) of every set that the plan makes."""
+    adjustments: tuple[Term, ...] = ()
+    """What caches save (below 0) and cost, where the figures count them."""
+    cached: tuple[tuple[int, float], ...] = ()
+    """(set, bytes) held in caches, growing with the sizes of the set's windows."""
 
     @property
     def terms(self) -> list[Term]:
-        return [term for join in self.joins for term in join.terms]
+        return [*(term for join in self.joins for term in join.terms), *self.adjustments]
 
 
 def access(costs: Costs, indexed: bool, kept: float, arriving: float, produced: float, size: float) -> float:
@@ -126,6 +132,9 @@ class CostModel:
             return self.graph.rates[mask.bit_length() - 1]
         return self.graph.size(mask) * self.per_second(mask)
 
+    def _rate(self, sizes: dict[int, float], mask: int) -> float:
+        return self.rate(mask) if mask & (mask - 1) == 0 else sizes[mask] * self.per_second(mask)
+
     def produced(self, block: int, visited: int) -> float:
         """Tuples per second of `visited` that arrivals of `block` complete."""
         return self.rate(block) if visited == block else self.graph.size(visited) * self.per_second(block)
@@ -152,31 +161,41 @@ class CostModel:
         costs = self.costs
         return not _times(costs.append, kept) + _times(costs.scan, arriving * size) < _times(costs.insert + costs.delete, kept)
 
-    def price_join(self, blocks: Sequence[int], orders: Sequence[Sequence[int]]) -> PricedJoin:
-        """The figures of one join over inputs with these sets of streams, probed in these orders."""
+    def price_join(self, blocks: Sequence[int], orders: Sequence[Sequence[int]], sizes: dict[int, float] | None = None) -> PricedJoin:
+        """The figures of one join over inputs with these sets of streams, probed in these orders.
+
+        `sizes` are those known already; they grow step by step along the pipelines, so that a join of hundreds of streams
+        is priced in the time of its steps, and alike whatever was priced before.
+        """
         costs, graph, binary = self.costs, self.graph, len(blocks) == 2
+        sizes = {} if sizes is None else sizes
+        for block in blocks:
+            if block not in sizes:
+                sizes[block] = graph.size(block)
         indexed = [False] * len(blocks)
         terms: list[Term] = []
         pipelines = []
         for k, order in enumerate(orders):
-            visited, arriving = blocks[k], self.rate(blocks[k])
+            visited, arriving = blocks[k], self._rate(sizes, blocks[k])
             probes = []
             for target in order:
                 block = blocks[target]
                 hashed = self.hashed_in_binary(visited, block) if binary else graph.hashable(visited, block)
                 indexed[target] |= hashed
                 made = visited | block
-                produced = self.produced(blocks[k], made)
+                if made not in sizes:
+                    sizes[made] = graph.grown(sizes[visited], visited, block, sizes[block])
+                produced = sizes[made] * self.per_second(blocks[k])
                 step = [Term(_times(costs.probe, arriving), visited, blocks[k]), Term(_times(costs.join, produced), made, blocks[k])]
                 if not hashed:
-                    step.append(Term(_times(costs.scan, arriving * graph.size(block)), visited, blocks[k], block))
+                    step.append(Term(_times(costs.scan, arriving * sizes[block]), visited, blocks[k], block))
                 terms += step
                 probes.append(PricedProbe(target, hashed, arriving, produced, math.fsum(term.value for term in step)))
                 visited, arriving = made, produced
             pipelines.append(PricedPipeline(tuple(probes)))
         states = []
         for k, block in enumerate(blocks):
-            keeping = _times(costs.insert + costs.delete if indexed[k] else costs.append, self.rate(block))
+            keeping = _times(costs.insert + costs.delete if indexed[k] else costs.append, self._rate(sizes, block))
             terms.append(Term(keeping, block, block))
             states.append(PricedState(indexed[k], keeping))
         return PricedJoin(
@@ -194,19 +213,21 @@ class CostModel:
         Raises RangeError where a figure leaves the range of a double.
         """
         nodes = tuple(joins(tree))
+        sizes: dict[int, float] = {}
+        priced = tuple(self.price_join([leaf_mask(child) for child in node.inputs], node.orders, sizes) for node in nodes)
         for node in nodes:
-            self._check_set(node.mask)
-        priced = tuple(self.price_join([leaf_mask(child) for child in node.inputs], node.orders) for node in nodes)
+            if not math.isfinite(sizes[node.mask] * self.per_second(node.mask)):
+                self._refuse(node.mask)
         kept = [node.mask for node in nodes[:-1]]
-        windows = self.graph.window_tuples
         result = PricedTree(
             tree,
             nodes,
             priced,
             math.fsum(term.value for join in priced for term in join.terms),
-            math.fsum([self.leaves_bytes(), *(self.state_bytes(mask) for mask in kept)]),
-            math.fsum([*windows, *(self.graph.size(mask) for mask in kept)]),
-            self.rate(self.graph.all),
+            math.fsum([self.leaves_bytes(), *(sizes[mask] * self.tuple_bytes(mask) for mask in kept)]),
+            math.fsum([*self.graph.window_tuples, *(sizes[mask] for mask in kept)]),
+            self._rate(sizes, self.graph.all) if nodes else self.rate(self.graph.all),
+            sizes,
         )
         if not all(map(math.isfinite, (result.cpu, result.memory_bytes, result.memory_tuples, result.output_rate))):
             self._refuse(self.graph.all)

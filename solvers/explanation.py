@@ -10,6 +10,7 @@ from solvers import words
 from solvers.cost import CostModel, PricedJoin, PricedTree
 from solvers.probe_order import best_orders
 from solvers.search import Found, Problem
+from solvers.sensitivity import lists_selectivities
 from solvers.tree import Join, leaf_mask
 
 __all__ = ["explain", "warnings_of"]
@@ -135,6 +136,8 @@ def warnings_of(problem: Problem, priced: PricedTree) -> list[str]:
     if len(graph.components) > 1:
         parts = ", ".join(graph.label(component) for component in graph.components)
         warnings.append(f"The join graph is not connected: the root joins every pair of results of {parts}.")
+    if not lists_selectivities(priced, graph):
+        warnings.append("The plan is too wide to say for each selectivity where it stays qualified: validity lists rates only.")
     if problem.model.rate(graph.all) == 0.0:
         warnings.append("By its selectivities the query has no results.")
     scans = [

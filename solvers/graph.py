@@ -121,13 +121,19 @@ class JoinGraph:
         """Whether some equality predicate joins the two sets."""
         return any(self.equal_neighbours[i] & right for i in bits(left))
 
+    @cached_property
+    def _incident(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """For each stream its predicates, as (index, other end)."""
+        found: list[list[tuple[int, int]]] = [[] for _ in self.names]
+        for p, edge in enumerate(self.edges):
+            found[edge.left].append((p, edge.right))
+            found[edge.right].append((p, edge.left))
+        return tuple(map(tuple, found))
+
     def between(self, left: int, right: int) -> tuple[int, ...]:
-        """Indexes of the predicates with one end in each set."""
-        return tuple(
-            p
-            for p, edge in enumerate(self.edges)
-            if (left >> edge.left & 1 and right >> edge.right & 1) or (left >> edge.right & 1 and right >> edge.left & 1)
-        )
+        """Indexes of the predicates with one end in each set, in the order of the query."""
+        few, many = (left, right) if left.bit_count() <= right.bit_count() else (right, left)
+        return tuple(sorted(p for i in bits(few) for p, other in self._incident[i] if many >> other & 1))
 
     def connected(self, mask: int) -> bool:
         return self.component(mask & -mask, mask) == mask
@@ -167,10 +173,14 @@ class JoinGraph:
     def factors(self, mask: int) -> tuple[tuple[tuple[int, float], ...], tuple[int, ...]]:
         """What σ(mask) is the product of: observed sets, and the predicates left over."""
         taken = self.stand_ins(mask)
-        left_over = tuple(
-            p for p, edge in enumerate(self.edges) if edge.mask & ~mask == 0 and not any(edge.mask & ~subset == 0 for subset, _ in taken)
-        )
-        return taken, left_over
+        free = mask
+        for subset, _ in taken:
+            free &= ~subset
+        left_over = [p for i in bits(free) for p, other in self._incident[i] if mask >> other & 1 and (not free >> other & 1 or other > i)]
+        for k, (subset, _) in enumerate(taken):
+            for other, _ in taken[k + 1 :]:
+                left_over += self.between(subset, other)
+        return taken, tuple(sorted(left_over))
 
     def size(self, mask: int) -> float:
         """size(S) = Π w_i · σ(S): tuples of S that are live at any time. Infinity where it overflows."""
@@ -184,6 +194,12 @@ class JoinGraph:
             )
             self._sizes[mask] = size
         return size
+
+    def grown(self, size: float, visited: int, block: int, block_size: float) -> float:
+        """size(visited ∪ block) from the sizes of the two, in time that does not depend on how much is visited."""
+        if self.observed:
+            return self.size(visited | block)
+        return product([size, block_size, *(self.edges[p].selectivity for p in self.between(visited, block))])
 
     def label(self, mask: int) -> str:
         """The set as a person writes it: ads⋈users."""

@@ -473,13 +473,17 @@ def binary_splits(sets: Sets, join: float, index: float, append: float, probe: f
     return split
 
 
-def best_binary_tree(model: CostModel, component: int, max_pairs: int = MAX_PAIRS) -> Tree | None:
-    """The binary join tree of a connected component with the least CPU. Exact; None where that would take more than `max_pairs` pairs."""
+def best_binary_tree(model: CostModel, component: int, max_pairs: int = MAX_PAIRS, by_memory: bool = False) -> Tree | None:
+    """The binary join tree of a connected component with the least CPU, or memory. Exact; None where it takes more than `max_pairs` pairs."""
     sets = connected_sets(model, component)
     if sets is None:
         return None
     costs = model.costs
-    split = binary_splits(sets, costs.join, costs.insert + costs.delete, costs.append, costs.probe, costs.scan, max_pairs)
+    if by_memory:
+        # With bytes for pace, "making the results" of a set costs what keeping them takes, and nothing else costs anything.
+        split = binary_splits(sets._replace(pace=sets.bytes), 1.0, 0.0, 0.0, 0.0, 0.0, max_pairs)
+    else:
+        split = binary_splits(sets, costs.join, costs.insert + costs.delete, costs.append, costs.probe, costs.scan, max_pairs)
     if split.size == 0:
         return None
     return _tree_of(split, sets, list(bits(component)))

@@ -20,6 +20,7 @@ from models.plan import (
     Validity,
 )
 from models.request import Objective, PlanRequest, Query
+from solvers.caches.in_plans import CachedPlan
 from solvers.choice import objective_value
 from solvers.cost import PricedTree
 from solvers.explanation import explain, warnings_of
@@ -53,7 +54,7 @@ def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
     operators = []
     for node, join in zip(priced.nodes, priced.joins, strict=True):
         inputs = [name(child) for child in node.inputs]
-        root = node is priced.nodes[-1]
+        root, size = node is priced.nodes[-1], priced.sizes[node.mask]
         pipelines = []
         for k, pipeline in enumerate(join.pipelines):
             visited, probes = join.blocks[k], []
@@ -77,9 +78,9 @@ def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
                 inputs=inputs,
                 streams=sorted(graph.names[i] for i in bits(node.mask)),
                 materialized=not root,
-                rate=model.rate(node.mask),
-                state_tuples=0.0 if root else model.size(node.mask),
-                state_bytes=0.0 if root else model.state_bytes(node.mask),
+                rate=size * model.per_second(node.mask),
+                state_tuples=0.0 if root else size,
+                state_bytes=0.0 if root else size * model.tuple_bytes(node.mask),
                 cpu=join.cpu,
                 states=[State(input=inputs[k], indexed=state.indexed, cpu=state.cpu) for k, state in enumerate(join.states)],
                 pipelines=pipelines,
@@ -122,9 +123,10 @@ def shortfall_of(problem: Problem, found: Found) -> Shortfall:
     )
 
 
-def build_plan(request: PlanRequest, problem: Problem, found: Found) -> Plan:
-    """The plan of what a search found."""
+def build_plan(request: PlanRequest, problem: Problem, found: Found, cached: CachedPlan | None = None) -> Plan:
+    """The plan of what a search found, or of that with caches."""
     model, caps = problem.model, problem.caps
+    without, found = found.best.cpu, cached.found if cached else found
     qualified, relief, shortfall = caps.admit(found.best), None, None
     if not qualified:
         from solvers.allocation.in_plans import relieve  # requests that fit do without it
@@ -134,9 +136,10 @@ def build_plan(request: PlanRequest, problem: Problem, found: Found) -> Plan:
         found = relief.found
     priced = model.price(found.best.tree)
     operators = operators_of(problem, priced)
+    caches, total = (cached.caches(), cached.total) if cached else ([], priced)
     return Plan(
         format=PLAN_FORMAT,
-        fingerprint=fingerprint(model.graph.names, operators),
+        fingerprint=fingerprint(model.graph.names, operators, caches),
         qualified=qualified,
         proof=found.proof,
         bound=found.bound if found.proof is not Proof.NONE else None,
@@ -145,13 +148,13 @@ def build_plan(request: PlanRequest, problem: Problem, found: Found) -> Plan:
         resources=request.resources,
         costs=request.costs,
         objective=request.objective,
-        cost=Cost(cpu=priced.cpu, memory_bytes=priced.memory_bytes, memory_tuples=priced.memory_tuples, output_rate=priced.output_rate),
-        headroom=headroom(priced, model.graph, caps),
+        cost=Cost(cpu=total.cpu, memory_bytes=total.memory_bytes, memory_tuples=priced.memory_tuples, output_rate=priced.output_rate),
+        headroom=headroom(total, model.graph, caps),
         operators=operators,
-        caches=[],
+        caches=caches,
         allocation=relief.allocation if relief else None,
         shortfall=shortfall,
-        validity=[Validity(statistic=entry.statistic, low=entry.low, high=entry.high) for entry in validity(priced, model, caps)],
-        explanation=explain(problem, found, priced, shortfall),
+        validity=[Validity(statistic=entry.statistic, low=entry.low, high=entry.high) for entry in validity(total, model, caps)],
+        explanation=explain(problem, found, total, shortfall) + (cached.sentences(without) if cached else []),
         warnings=warnings_of(problem, priced),
     )

@@ -28,7 +28,8 @@ __all__ = ["Orders", "best_orders"]
 
 Orders = tuple[tuple[int, ...], ...]
 
-MAX_UNIONS = 20_000  # about a tenth of a second of Python; beyond that kernels, ranks or greedy take over
+MAX_UNIONS = 20_000  # about a tenth of a second of Python; beyond that the kernel, ranks or greedy take over
+COMPILED_STREAMS = 24  # with more, few graphs have a table that fits, and finding out costs a tenth of a second
 _HUGE = 1e300  # stands in for infinity where a difference of two of them must not be NaN
 
 
@@ -44,15 +45,16 @@ class _Blocks:
     selectivity: tuple[dict[int, float], ...]
     """Product of the predicates between two blocks, by position."""
 
-    def step(self, size: float, visited: int, target: int) -> tuple[float, float]:
-        """(what the step costs apart from making its results, size after it), from what is visited."""
+    def made(self, size: float, visited: int, target: int) -> float:
+        """The size after the step to `target` from what is visited."""
         growth = self.sizes[target]
         for other, selectivity in self.selectivity[target].items():
             if visited >> other & 1:
                 growth *= selectivity
-        return self._arrive(size, visited, target), size * growth
+        return size * growth
 
-    def _arrive(self, size: float, visited: int, target: int) -> float:
+    def arrive(self, size: float, visited: int, target: int) -> float:
+        """What the step costs apart from making its results."""
         costs = self.model.costs
         weight = costs.probe if self.hashable[target] & visited else costs.probe + costs.scan * self.sizes[target]
         return size * weight if weight else 0.0
@@ -93,10 +95,25 @@ def best_orders(model: CostModel, masks: Sequence[int]) -> tuple[Orders, bool]:
     layers = _unions(blocks)
     if layers is not None:
         return _by_backward_pass(blocks, layers), True
+    compiled = _compiled(model, masks)
+    if compiled is not None:
+        return compiled, True
     edges = sum(mask.bit_count() for mask in blocks.adjacent) // 2
     if edges == len(masks) - 1 and not model.graph.observed:
         return tuple(_by_rank(blocks, start) for start in range(len(masks))), True
     return tuple(_greedy(blocks, start) for start in range(len(masks))), False
+
+
+def _compiled(model: CostModel, masks: Sequence[int]) -> Orders | None:
+    """The same pass as a kernel, for the plain mjoin of a connected set; None where it is too large a table for that."""
+    every = 0
+    for mask in masks:
+        every |= mask
+    if len(masks) > COMPILED_STREAMS or every.bit_count() != len(masks) or not model.graph.connected(every):
+        return None
+    from solvers.kernels import best_mjoin_orders  # numba takes a while to import
+
+    return best_mjoin_orders(model, every)
 
 
 def _unions(blocks: _Blocks) -> list[dict[int, float]] | None:
@@ -110,10 +127,10 @@ def _unions(blocks: _Blocks) -> list[dict[int, float]] | None:
             for target in bits(blocks.candidates(visited)):
                 union = visited | 1 << target
                 if union not in grown:
-                    grown[union] = blocks.step(size, visited, target)[1] if not graph.observed else graph.size(_mask(blocks, union))
+                    grown[union] = blocks.made(size, visited, target) if not graph.observed else graph.size(_mask(blocks, union))
+                    if count + len(grown) > MAX_UNIONS:
+                        return None
         count += len(grown)
-        if count > MAX_UNIONS:
-            return None
         layers.append(grown)
     return layers
 
@@ -135,7 +152,7 @@ def _by_backward_pass(blocks: _Blocks, layers: list[dict[int, float]]) -> Orders
             for target in bits(blocks.candidates(visited)):
                 union = visited | 1 << target
                 made = above[union]
-                cost = blocks._arrive(size, visited, target) + (made * join if join else 0.0) + to_go[union]
+                cost = blocks.arrive(size, visited, target) + (made * join if join else 0.0) + to_go[union]
                 if cost < best or choice < 0:
                     best, choice = cost, target
             to_go[visited], following[visited] = best, choice
@@ -156,16 +173,20 @@ def _greedy(blocks: _Blocks, start: int) -> tuple[int, ...]:
     join = blocks.model.costs.join
     order: list[int] = []
     visited, size = 1 << start, blocks.sizes[start]
+    growth = list(blocks.sizes)
+    last = start
     while len(order) < len(blocks.masks) - 1:
+        for other, selectivity in blocks.selectivity[last].items():
+            growth[other] *= selectivity
         best = (math.inf, math.inf, -1)
         for target in bits(blocks.candidates(visited)):
-            cost, made = blocks.step(size, visited, target)
-            cost += made * join if join else 0.0
+            made = size * growth[target]
+            cost = blocks.arrive(size, visited, target) + (made * join if join else 0.0)
             if (cost, made) < best[:2] or best[2] < 0:
                 best = (cost, made, target)
-        visited |= 1 << best[2]
-        size = best[1]
-        order.append(best[2])
+        _, size, last = best
+        visited |= 1 << last
+        order.append(last)
     return tuple(order)
 
 

@@ -20,7 +20,9 @@ from solvers.cost import CostModel, PricedTree
 from solvers.graph import JoinGraph, bits
 from solvers.search import Caps
 
-__all__ = ["Interval", "headroom", "validity"]
+MAX_WORK = 3_000_000  # sets times predicates: a second. An mjoin of a clique of 60 streams is below it
+
+__all__ = ["Interval", "headroom", "lists_selectivities", "validity"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,8 @@ def _kept(priced: PricedTree, graph: JoinGraph) -> list[tuple[int, float]]:
     """(set, bytes of its state) for everything the plan keeps."""
     model_bytes = graph.tuple_bytes
     leaves = [(1 << i, graph.window_tuples[i] * model_bytes[i]) for i in range(len(graph))]
-    inner = [(node.mask, graph.size(node.mask) * math.fsum(model_bytes[i] for i in bits(node.mask))) for node in priced.nodes[:-1]]
-    return leaves + inner
+    inner = [(node.mask, priced.sizes[node.mask] * math.fsum(model_bytes[i] for i in bits(node.mask))) for node in priced.nodes[:-1]]
+    return [*leaves, *inner, *priced.cached]
 
 
 def _by_rows(graph: JoinGraph) -> int:
@@ -118,10 +120,15 @@ def headroom(priced: PricedTree, graph: JoinGraph, caps: Caps) -> float | None:
     return max(factor, 1.0) if within else min(factor, math.nextafter(1.0, 0.0))
 
 
+def lists_selectivities(priced: PricedTree, graph: JoinGraph) -> bool:
+    """Whether `validity` lists selectivities too: not for a join so wide in a graph so dense that it would take seconds."""
+    return len(priced.sizes) * len(graph.edges) <= MAX_WORK
+
+
 def validity(priced: PricedTree, model: CostModel, caps: Caps) -> list[Interval]:
     """For every rate and every selectivity the interval in which the plan is within its caps, all else as it is.
 
-    A statistic is left out where no value of it alone would bring the plan within the caps.
+    A statistic is left out where no value of it alone would bring the plan within the caps; see `lists_selectivities`.
     """
     graph, rows = model.graph, _by_rows(model.graph)
     cpu_of_set: dict[tuple[int, int], list[float]] = {}
@@ -132,14 +139,14 @@ def validity(priced: PricedTree, model: CostModel, caps: Caps) -> list[Interval]
             cpu_of_arrival.setdefault(term.arriving, []).append(term.value)
     kept = _kept(priced, graph)
 
-    n, m = len(graph), len(graph.edges)
+    n, m = len(graph), len(graph.edges) if lists_selectivities(priced, graph) else 0
     cpu_parts: list[list[float]] = [[] for _ in range(n + m)]
     memory_parts: list[list[float]] = [[] for _ in range(n + m)]
     for (made, scanned), values in cpu_of_set.items():
         value = math.fsum(values)
         for i in bits((made | scanned) & ~rows):
             cpu_parts[i].append(value)
-        for part in (made, scanned):
+        for part in (made, scanned) if m else ():
             for p in graph.factors(part)[1]:
                 cpu_parts[n + p].append(value)
     for arriving, values in cpu_of_arrival.items():
@@ -149,7 +156,7 @@ def validity(priced: PricedTree, model: CostModel, caps: Caps) -> list[Interval]
     for mask, size in kept:
         for i in bits(mask & ~rows):
             memory_parts[i].append(size)
-        for p in graph.factors(mask)[1]:
+        for p in graph.factors(mask)[1] if m else ():
             memory_parts[n + p].append(size)
 
     intervals = []

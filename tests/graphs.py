@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from hypothesis import strategies as st
 
@@ -65,7 +65,7 @@ def random_graph(
     cuts = [0, *sorted(rng.sample(range(1, n), parts - 1)), n]
     predicates = []
     members: list[list[str]] = []
-    for low, high in zip(cuts, cuts[1:], strict=False):
+    for low, high in pairwise(cuts):
         edges = [(low + a, low + b) for a, b in edges_of(rng, high - low, shape, degree)]
         for a, b in edges:
             op = Comparison.LT if rng.random() < theta else Comparison.EQ
