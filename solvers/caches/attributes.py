@@ -120,8 +120,15 @@ class Attributes:
         equals = tuple(tuple(a for a in {outer: outer, **before} if before.get(a, a) == before.get(outer, outer)) for outer in lookup)
         return Key(parts, lookup, equals)
 
-    def decided_by(self, key: Key, arriving: int, others: int) -> bool:
-        """Whether the key fixes the arriving side of every predicate between `arriving` and `others`, and there is one."""
+    def read_from(self, key: Key, arriving: int, others: int) -> Key | None:
+        """The key with every part that `arriving` has read from it; None where that does not fix its side of all predicates with `others`.
+
+        There must be such a predicate: then any two tuples of `arriving` with one key have the same partners in `others`.
+        """
         fixed = {a for equals in key.equals for a in equals}
         across = list(self._across(arriving, others))
-        return bool(across) and all(equality and a in fixed for a, _, equality in across)
+        if not across or not all(equality and a in fixed for a, _, equality in across):
+            return None
+        own = [tuple(a for a in equals if arriving >> a[0] & 1) or equals for equals in key.equals]
+        lookup = [known if known in equals else equals[0] for known, equals in zip(key.lookup, own, strict=True)]
+        return Key(key.parts, tuple(lookup), tuple(own))

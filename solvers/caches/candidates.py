@@ -108,7 +108,7 @@ def candidate(model: CostModel, attributes: Attributes, pipelines: Pipelines, k:
     if key is None:
         return None
     arriving = join.blocks[k] if kept & join.blocks[k] else 0
-    if arriving and not attributes.decided_by(key, arriving, kept & ~arriving):
+    if arriving and (key := attributes.read_from(key, arriving, kept & ~arriving)) is None:
         return None
     priced = figures(model, attributes, key, lookups, results, pipelines.replaced(k, first, last), segment, kept)
     if not all(map(math.isfinite, (priced.replaced, priced.proc, priced.update, priced.memory_bytes))):

@@ -8,8 +8,8 @@ prefix caches come first; then segments of all but one input, all but two, and s
 Soundness (Def. 6.1 holds): an entry is complete when it is made, because a miss computes all of σ_{key=u}(X). A later x is put into it
 by whichever tuple of Z is formed last. If the arriving input is not in Y, every x that a result needs has its partners
 of Y in that very result, so it was put in. If it is in Y, the partner may be an earlier tuple of the same key: then the key must
-fix the arriving side of all its predicates with the rest of Z, and the entry must die with the last tuple of that
-input that carries the key.
+fix the arriving side of all its predicates with the rest of Z, it is read from that input as far as it can be, and the
+entry must die with the last tuple of that input that carries it.
 Departs from the paper, which allows Y to hold the arriving input always: with predicates beside the key that loses results.
 """
 

@@ -96,7 +96,7 @@ class _Join:
         if key is None or not cost < math.inf:
             return None
         arriving = self.blocks[k] if kept >> k & 1 else 0
-        if arriving and not self.attributes.decided_by(key, arriving, self.streams[kept] & ~arriving):
+        if arriving and (key := self.attributes.read_from(key, arriving, self.streams[kept] & ~arriving)) is None:
             return None
         rate = self.per_second[k]
         lookups, results = self.model.size(self.streams[visited]) * rate, self.model.size(self.streams[visited | segment]) * rate
