@@ -40,6 +40,18 @@ def service() -> Iterator[tuple[httpx.Client, Pool]]:
         yield service
 
 
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_gone(pid: int) -> bool:
+    """Whether the process has ended; one that nobody has waited for yet still has its place, but no command line."""
+    try:
+        return not Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 def ask_in_background(client: httpx.Client, body: dict[str, Any]) -> socket.socket:
     """A connection that has asked and not read its answer."""
     content = httpx.Request("POST", "http://x/", json=body).content
@@ -102,6 +114,20 @@ def test_a_solve_past_its_time_is_stopped_and_frees_its_worker(service: tuple[ht
     assert problem["detail"] == "The solve did not end within its time limit and was stopped."
     until(lambda: pool.ready, "the worker was replaced")
     assert post(client, "/v1/plans", deed("ok")).status_code == 200
+
+
+@pytest.mark.parametrize("leaves", [True, False], ids=["client_leaves", "time_is_up"])
+def test_a_stopped_solve_takes_its_child_processes_with_it(leaves: bool) -> None:
+    with unruly(grace=0.3) as (client, pool):
+        (worker,) = pool._workers
+        connection = ask_in_background(client, deed("hang_in_child_process", 300.0 if leaves else 1.0))
+        until(lambda: bool(children_of(worker.process.pid)), "the solver had a child process")
+        (child,) = children_of(worker.process.pid)
+        if leaves:
+            connection.close()
+        until(lambda: is_gone(child), "the child process was gone")
+        connection.close()
+        until(lambda: pool.ready, "the worker was replaced")
 
 
 def test_a_longer_time_limit_than_the_service_allows_is_cut() -> None:
@@ -208,10 +234,6 @@ uvicorn.run(app, port={port}, log_config=None, timeout_graceful_shutdown=10)
 """
 
 
-def children_of(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 @contextmanager
 def process() -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
     """An unruly service as a process of its own, ready."""
@@ -241,4 +263,4 @@ def test_workers_do_not_outlive_a_service_that_is_killed() -> None:
         assert workers
         service.kill()
         service.wait()
-        until(lambda: not any(Path(f"/proc/{worker}/cmdline").exists() for worker in workers), "the workers were gone")
+        until(lambda: all(map(is_gone, workers)), "the workers were gone")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import time
 
 from app.endpoints import ENDPOINTS
@@ -21,6 +22,8 @@ def misbehave(request: Model) -> Model:
         time.sleep(3600)
     elif deed == "hang_in_native_code":
         re.fullmatch("(a+)+", "a" * 64 + "b")  # exponential, and never back in the interpreter
+    elif deed == "hang_in_child_process":
+        subprocess.run(["sleep", "3600"], check=True)
     elif deed == "nap":
         time.sleep(0.5)
     elif deed == "die":
