@@ -9,9 +9,9 @@ the memory cap. For each plan two answers are compared:
 The plan that meets more freshness predicates is better, then the one with more results. Plans are tried in the order of
 what they could yield if freshness and keeping windows were free, and no further than one of them could still win.
 
-A stream that states no freshness asks for none, but a kept subresult is renewed at least a fifth as often as at full
-load where the CPU allows (five windows are the loosest predicate of paper 2): with no bound at all the most productive
-path probes subresults that are never renewed. Where the CPU does not even pay the least cover, that cover is cut down.
+A kept subresult that no predicate speaks of is still renewed at least a fifth as often as at full load, where the CPU
+allows (five windows are the loosest predicate of paper 2): with no bound at all the most productive path probes
+subresults that are never renewed. Where the CPU does not even pay the least cover, that cover is cut down.
 
 Where memory is short: the windows that fit and lose the fewest results (`solvers.flexible_windows`), for a plan that
 keeps nothing but windows, the one of least memory.
@@ -108,7 +108,7 @@ def share_out(model: CostModel, priced: PricedTree, cap: float, stated: Sequence
         for limit, window, holds, age in zip(stated, plan.windows, possible, ages(plan, full), strict=True)
     ]
     asked = split_tolerance(plan, tolerances)
-    wished = Refresh(tuple(max(renewals, LEAST_RENEWAL / stay) for renewals, stay in zip(asked.renewals, residences(plan, full), strict=True)))
+    wished = Refresh(tuple(renewals or LEAST_RENEWAL / stay for renewals, stay in zip(asked.renewals, residences(plan, full), strict=True)))
     cover, wide = cover_shares(plan, asked), cover_shares(plan, wished)
     cost, wide_cost = cpu_of(plan, cover), cpu_of(plan, wide)
     refresh = asked
