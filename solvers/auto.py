@@ -1,23 +1,53 @@
-"""The strongest search that fits the time limit."""
+"""The strongest search that fits the time limit.
+
+Problem: a plan within the time limit with the strongest proof that can be had. Method: exact search where the tables of
+connected sets fit; if it does not end within its share of the time, or the tables do not fit, anytime search in the time that
+is left, which knows no proof of optimality but a bound. The better plan of the two counts.
+Guarantee: that of the search that ended, said in `notes`. Deterministic as long as the exact search ends in its share.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from models.plan import Proof
 from models.request import Objective
-from solvers.bjtree import bjtree
-from solvers.choice import choose, objective_value
+from solvers.choice import choose
 from solvers.deadline import Deadline
-from solvers.mjoin import mjoin
 from solvers.search import Found, Problem, staircase
 
 __all__ = ["auto"]
 
+EXACT_STREAMS = 40  # of a component: beyond, not even a chain's exact search ends within seconds
+EXACT_SHARE = 0.7  # of the time limit; anytime search finds most of what it finds in the rest
+
 
 def auto(problem: Problem, deadline: Deadline) -> Found:
-    """The better of the plain mjoin and the best binary tree."""
-    wide, binary = mjoin(problem, deadline), bjtree(problem, deadline)
-    points = staircase((*wide.points, *binary.points))
+    """The best plan within the time limit, exact where time allows."""
+    graph = problem.model.graph
+    widest = max(component.bit_count() for component in graph.components)
+    if widest > EXACT_STREAMS:
+        from solvers.anytime import anytime
+
+        found = anytime(problem, deadline)
+        return replace(found, notes=(f"{len(graph)} streams are too many for exact search: improved a good plan region by region.", *found.notes))
+    from solvers.exact import exact  # numba takes a while to import
+
+    first = exact(problem, Deadline.after(deadline.remaining() * EXACT_SHARE))
+    if first.proof is Proof.OPTIMAL:
+        return first
+    from solvers.anytime import anytime
+
+    return _better(problem, first, anytime(problem, deadline))
+
+
+def _better(problem: Problem, first: Found, second: Found) -> Found:
+    """The better plan of two searches, with the stronger of their bounds."""
+    points = staircase((*first.points, *second.points, first.best, second.best))
     best = choose(problem, points)
-    proven = Proof.OPTIMAL if wide.proof is binary.proof is Proof.OPTIMAL else Proof.NONE
-    bound = objective_value(problem, best) if proven is Proof.OPTIMAL and problem.objective is not Objective.MAX_HEADROOM else None
-    return Found(best, points, proven if bound is not None else Proof.NONE, bound, "binary join trees and mjoins")
+    bounds = [found.bound for found in (first, second) if found.bound is not None]
+    # Both bounds hold for all join trees, so the tighter one does: from below, or from above for headroom.
+    bound = None if not bounds else min(bounds) if problem.objective is Objective.MAX_HEADROOM else max(bounds)
+    proof = second.proof if second.proof is Proof.OPTIMAL else Proof.BOUNDED if bound is not None else Proof.NONE
+    notes = ("Exact search did not end in its share of the time limit: improved a good plan region by region.", *first.notes, *second.notes)
+    return Found(best, points, proof, bound, first.space, notes, first.lacking or second.lacking)

@@ -11,6 +11,7 @@ from importlib import import_module
 
 from models.plan import Plan
 from models.request import Method, PlanRequest
+from solvers.caches.in_plans import caches_in_plans
 from solvers.cost import CostModel
 from solvers.deadline import Deadline
 from solvers.graph import join_graph
@@ -32,8 +33,14 @@ def _lazily(module: str, name: str) -> Search:
 
 METHODS: dict[Method, Search] = {
     Method.AUTO: _lazily("solvers.auto", "auto"),
+    Method.EXACT: _lazily("solvers.exact", "exact"),
+    Method.CP_SAT: _lazily("solvers.cp_sat", "cp_sat"),
+    Method.TWO_LAYER: _lazily("solvers.two_layer", "two_layer"),
+    Method.STATE_SELECTION: _lazily("solvers.state_selection", "state_selection"),
+    Method.STATE_REMOVAL: _lazily("solvers.state_removal", "state_removal"),
     Method.MJOIN: _lazily("solvers.mjoin", "mjoin"),
     Method.BJTREE: _lazily("solvers.bjtree", "bjtree"),
+    Method.ANYTIME: _lazily("solvers.anytime", "anytime"),
 }
 
 
@@ -61,4 +68,5 @@ def plan(request: PlanRequest) -> Plan:
     """The best plan for a request."""
     deadline = Deadline.after(request.options.time_limit)
     problem = problem_of(request)
-    return build_plan(request, problem, search(request, problem, deadline))
+    found = search(request, problem, deadline)
+    return build_plan(request, problem, found, caches_in_plans(request, problem, found, deadline))

@@ -1,0 +1,35 @@
+"""The join-tree search on its own, without caches, allocation and the rest of a plan (contract §5, POST /v1/solvers/jtree)."""
+
+from __future__ import annotations
+
+import math
+
+from models.jtree import JtreeAnswer, JtreeRequest
+from models.plan import Cost
+from models.request import Options, PlanRequest
+from solvers.choice import objective_value
+from solvers.deadline import Deadline
+from solvers.plan_builder import gap_of, operators_of
+from solvers.planner import problem_of, search
+
+__all__ = ["solve_jtree"]
+
+
+def solve_jtree(request: JtreeRequest) -> JtreeAnswer:
+    """The best join tree that the method finds."""
+    deadline = Deadline.after(request.time_limit)
+    options = Options(method=request.method, time_limit=request.time_limit, seed=request.seed)
+    whole = PlanRequest(query=request.query, resources=request.resources, costs=request.costs, objective=request.objective, options=options)
+    problem = problem_of(whole)
+    found = search(whole, problem, deadline)
+    priced = problem.model.price(found.best.tree)
+    value = objective_value(problem, found.best)
+    return JtreeAnswer(
+        operators=operators_of(problem, priced),
+        cost=Cost(cpu=priced.cpu, memory_bytes=priced.memory_bytes, memory_tuples=priced.memory_tuples, output_rate=priced.output_rate),
+        qualified=problem.caps.admit(found.best),
+        value=value if math.isfinite(value) else None,
+        proof=found.proof,
+        bound=found.bound,
+        gap=gap_of(problem, found),
+    )
