@@ -16,7 +16,7 @@ from models.allocation import AllocationAnswer, AllocationRequest
 from models.base import Model
 from models.caches import CacheSelection, CacheSelectionRequest
 from models.cover import CoverAnswer, CoverRequest
-from models.plan import Diff, DiffRequest, EstimateRequest, Plan
+from models.plan import Diff, DiffRequest, EstimateRequest, Frontier, Plan
 from models.request import PlanRequest
 from models.window_join import WindowJoinAnswer, WindowJoinRequest
 
@@ -42,6 +42,7 @@ class Endpoint:
 
 ENDPOINTS = (
     Endpoint("/v1/plans", "plan", PlanRequest, Plan, "solvers.planner:plan", "Plan a join of streams"),
+    Endpoint("/v1/frontiers", "frontier", PlanRequest, Frontier, "solvers.frontier:frontier", "Find every trade-off between CPU and memory"),
     Endpoint("/v1/estimates", "estimate", EstimateRequest, Plan, "solvers.estimate:estimate", "Price a plan of your own"),
     Endpoint("/v1/diffs", "diff", DiffRequest, Diff, "solvers.diff:diff", "Compare two plans"),
     Endpoint(
