@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 from pyspark.sql import SparkSession
 
 import spark_adapter
+from models.bindings import Bindings
 from models.plan import Plan
 from models.request import Query
+from spark_adapter.errors import AdapterError, CheckpointError, EngineError, PlanError
 from spark_adapter.pipeline import Pipeline
+from tests.spark_adapter.cells import SECOND, Case, by_definition, cases, with_caches
 from tests.spark_adapter.nested_loop import Row, nested_loop
 from tests.spark_adapter.plans import Shape, bindings_of, make_plan, make_query, moment, write_stream
 
@@ -60,8 +66,12 @@ def run(spark: SparkSession, plan: Plan, folder: Path, cells: int | None = None,
     return pipeline
 
 
+def written(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for path in sorted((folder / "out").glob("*.json")) for line in path.read_text().splitlines()]
+
+
 def ids(query: Query, folder: Path) -> Counter[tuple[int, ...]]:
-    lines = [json.loads(line) for path in sorted((folder / "out").glob("*.json")) for line in path.read_text().splitlines()]
+    lines = written(folder)
     return Counter(tuple(line[stream.name]["id"] for stream in query.streams) for line in lines)
 
 
@@ -87,3 +97,145 @@ def test_results_are_those_of_the_definition(spark: SparkSession, tmp_path: Path
     expected = true_ids(query, rows)
     assert expected
     assert ids(query, tmp_path) == expected
+
+
+def test_the_result_has_the_columns_of_select_and_late_rows_are_counted(spark: SparkSession, tmp_path: Path) -> None:
+    """The same source twice under two names: pairs of rows with the same x, within 5 seconds."""
+    query = make_query({"one": 5, "two": 5}, ["one.x = two.x", "one.id < two.id"])
+    rows: list[Row] = [{"id": k, "ts": moment(k), "x": k % 2, "y": 0, "z": 0} for k in range(20)]
+    late: list[Row] = [{"id": 99, "ts": moment(1), "x": 0, "y": 0, "z": 0}]
+    write(tmp_path, {"both": [*rows, *late, {"id": 100, "ts": moment(100), "x": 5, "y": 0, "z": 0}]}, files=2)
+    source = {"format": "json", "options": {"path": str(tmp_path / "both"), "maxFilesPerTrigger": "1"}, "schema": SCHEMA}
+    stream = {"source": source, "event_time": "ts"}
+    more = {"streams": {"one": stream, "two": stream}, "select": ["one.id AS first", "two.id - one.id AS apart"]}
+    pipeline = run(spark, make_plan(query, ["one", "two"]), tmp_path, cells=2, **more)
+    expected = Counter((k, k + d) for k in range(20) for d in (2, 4) if k + d < 20)
+    assert Counter((line["first"], line["first"] + line["apart"]) for line in written(tmp_path)) == expected
+    assert all(list(line) == ["first", "apart"] for line in written(tmp_path))
+    progress = pipeline.progress
+    assert (progress.running, progress.late, progress.results) == (False, 2, expected.total())
+    figures = [json.loads(line) for line in (tmp_path / "checkpoint" / "statistics.jsonl").read_text().splitlines()]
+    assert sum(stream["rows"] for line in figures for stream in line["streams"]) == 42
+    assert sum(line["results"] for line in figures) == expected.total()
+
+
+def test_idle_cells_let_go_of_dead_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Many keys first, then time goes on with a single key: the cells that it does not reach are emptied by their timers."""
+    query = make_query({"a": 5, "b": 5}, ["a.x = b.x"])
+    early: list[Row] = [{"id": k, "ts": moment(k / 10), "x": k, "y": 0, "z": 0} for k in range(40)]
+    lone: list[Row] = [{"id": 40 + k, "ts": moment(1000 + k * 100), "x": 1, "y": 0, "z": 0} for k in range(80)]
+    write(tmp_path, {"a": early + lone, "b": early + lone}, files=3)
+    pipeline = run(spark, make_plan(query, ["a", "b"]), tmp_path, cells=4)
+    assert ids(query, tmp_path) == Counter((k, k) for k in range(120))
+    states = {state["state"]: state["rows"] for state in pipeline.progress.statistics["states"]}
+    assert states == {"a": 1, "b": 1}
+
+
+def timed(case: Case) -> Counter[tuple[int, ...]]:
+    return by_definition(case.plan.query, [(batch, -1) for batch, _ in case.batches])
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(case=cases())
+def test_random_plans_over_random_data_give_the_rows_of_the_definition(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, case: Case
+) -> None:
+    folder = tmp_path_factory.mktemp("random")
+    for stream in case.plan.query.streams:
+        (folder / stream.name).mkdir()
+    for n, (batch, _) in enumerate(case.batches):
+        for stream in case.plan.query.streams:
+            rows = [{**row, "ts": moment(row["ts"] / SECOND).isoformat(), "z": 0} for row in batch.get(stream.name, ())]
+            path = folder / stream.name / f"{n}.json"
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            os.utime(path, (1_000_000_000 + n, 1_000_000_000 + n))
+    run(spark, case.plan, folder, cells=case.parallelism, watermark="1 hour")
+    assert ids(case.plan.query, folder) == timed(case)
+
+
+def test_row_windows_hold_the_newest_rows(spark: SparkSession, tmp_path: Path) -> None:
+    query = Query.model_validate(
+        {
+            "streams": [
+                {"name": "a", "rate": 1, "window": {"rows": 2}},
+                {"name": "b", "rate": 1, "window": {"seconds": 3}},
+            ],
+            "predicates": [{"left": "a.x", "right": "b.x", "selectivity": 0.5}],
+        }
+    )
+    rng = random.Random(3)
+    times = rng.sample(range(60_000), 80)
+    split = {name: sorted(times[k::2]) for k, name in enumerate("ab")}
+    data = {name: [{"id": k, "ts": at * 1000, "x": rng.randrange(2), "y": 0, "z": 0} for k, at in enumerate(found)] for name, found in split.items()}
+    write(tmp_path, {name: [{**row, "ts": moment(row["ts"] / SECOND)} for row in rows] for name, rows in data.items()}, files=2)
+    run(spark, make_plan(query, ["a", "b"]), tmp_path, cells=4, watermark="1 hour")
+    batches = [({name: rows[:20] for name, rows in data.items()}, -1), ({name: rows[20:] for name, rows in data.items()}, -1)]
+    expected = by_definition(query, batches)
+    assert expected
+    assert ids(query, tmp_path) == expected
+
+
+def test_another_plan_goes_on_with_a_checkpoint_and_another_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    rows = generated(CHAIN, 60, seed=7)
+    half = {name: listed[:30] for name, listed in rows.items()}
+    write(tmp_path, half, files=2)
+    run(spark, make_plan(CHAIN, ["a", "b", "c", "d"]), tmp_path, cells=2, watermark="3 seconds")
+    for name, listed in rows.items():
+        path = tmp_path / name / "later.json"
+        lines = [json.dumps({**row, "ts": row["ts"].isoformat()}) + "\n" for row in listed[30:]]
+        path.write_text("".join(lines))
+    cached = with_caches(make_plan(CHAIN, [["a", "b"], "c", "d"]), [("join-2", "c", 0, 0, "prefix", 1e6)])
+    run(spark, cached, tmp_path, cells=4, watermark="3 seconds")
+    assert ids(CHAIN, tmp_path) == true_ids(CHAIN, rows)
+
+    def compiled(query: Query, engine: str = "stem") -> None:
+        schemas = {stream.name: SCHEMA for stream in query.streams}
+        spark_adapter.compile(make_plan(query, [[["a", "b"], "c"], "d"]), bindings_of(tmp_path, schemas), spark, engine)
+
+    longer = make_query({"a": 9, "b": 3.5, "c": 12, "d": 5}, ["a.x = b.x", "b.y = c.y", "c.z = d.z"])
+    with pytest.raises(CheckpointError, match=r"the window of a was 8.0 seconds, now 9.0 seconds"):
+        compiled(longer)
+    other = make_query({"a": 8, "b": 3.5, "c": 12, "d": 5}, ["a.x = b.x", "b.y = c.y", "c.z < d.z"])
+    with pytest.raises(CheckpointError, match=r"its predicates were .*c.z = d.z, now .*c.z < d.z"):
+        compiled(other)
+    with pytest.raises(CheckpointError, match="made by engine stem, not native"):
+        compiled(CHAIN, "native")
+
+
+def test_what_is_wrong_is_said_before_anything_starts(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path, generated(CYCLE, 3, seed=1), files=1)
+    bindings = bindings_of(tmp_path, {stream.name: SCHEMA for stream in CYCLE.streams})
+    plan = make_plan(CYCLE, ["a", "b", "c"])
+    with pytest.raises(EngineError, match="engine must be one of stem, native, got 'flink'"):
+        spark_adapter.compile(plan, bindings, spark, "flink")
+    with pytest.raises(PlanError, match=r"watersmeet.plan/2"):
+        spark_adapter.compile(plan.model_dump(mode="json") | {"format": "watersmeet.plan/2"}, bindings, spark)
+    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+    with pytest.raises(CheckpointError, match="made by another program"):
+        spark_adapter.compile(plan, bindings, spark)
+
+
+def test_a_pipeline_runs_until_it_is_stopped_and_only_once(spark: SparkSession, tmp_path: Path) -> None:
+    """The rate source into memory; the session's settings are as they were before."""
+    query = make_query({"a": 5, "b": 5}, ["a.value = b.value"])
+    rate = {"source": {"format": "rate", "options": {"rowsPerSecond": "50"}}, "event_time": "timestamp"}
+    document = {
+        "streams": {"a": rate, "b": rate},
+        "select": ["a.value AS value"],
+        "sink": {"format": "memory", "options": {"queryName": "met"}},
+        "checkpoint": str(tmp_path / "checkpoint"),
+    }
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    pipeline = spark_adapter.compile(make_plan(query, ["a", "b"]), Bindings.model_validate(document), spark).start()
+    assert spark.conf.get("spark.sql.shuffle.partitions") == before
+    deadline = time.monotonic() + 60
+    while not pipeline.progress.results and time.monotonic() < deadline:
+        assert not pipeline.await_termination(0.5)
+    assert pipeline.progress.running
+    pipeline.stop()
+    assert not pipeline.progress.running
+    values = [row["value"] for row in spark.table("met").collect()]
+    assert sorted(values) == list(range(len(values)))
+    assert len(values) > 0
+    with pytest.raises(AdapterError, match="started already"):
+        pipeline.start()

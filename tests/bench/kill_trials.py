@@ -1,0 +1,120 @@
+"""Kill -9 in mid-batch, again and again: every result is there in the end, each once.
+
+    python -m tests.bench.kill_trials [--kills 20] [--seed 0]
+
+One pipeline works through files, one per batch. It is killed, with its JVM, at a random moment after at least one more batch
+was committed, and started again on the same checkpoint, every time with another plan for the same query.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import spark_adapter
+from spark_adapter.session import open_session
+from tests.spark_adapter.nested_loop import Row, nested_loop
+from tests.spark_adapter.plans import Shape, bindings_of, make_plan, make_query, moment, write_stream
+
+__all__ = ["main", "trials"]
+
+QUERY = make_query({"a": 8, "b": 4, "c": 6}, ["a.x = b.x", "b.y = c.y"])
+SHAPES: list[Shape] = [["a", "b", "c"], [["a", "b"], "c"], [["c", "b"], "a"], ["c", "b", "a"]]
+SCHEMA = "id BIGINT, ts TIMESTAMP, x BIGINT, y BIGINT"
+ROOT = Path(__file__).parents[2]
+PATIENCE = 300.0  # seconds for one start to reach its next commit
+
+
+def rows(files: int, seed: int) -> dict[str, list[Row]]:
+    rng = random.Random(seed)
+    return {
+        stream.name: [{"id": k, "ts": moment(k / 10), "x": rng.randrange(10), "y": rng.randrange(10)} for k in range(files * 25)]
+        for stream in QUERY.streams
+    }
+
+
+def work(folder: Path, shape: int) -> None:
+    """The process that is killed: run the pipeline to its end."""
+    spark = open_session({"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
+    bindings = bindings_of(folder, {stream.name: SCHEMA for stream in QUERY.streams}, watermark="1 second")
+    spark_adapter.compile(make_plan(QUERY, SHAPES[shape % len(SHAPES)]), bindings, spark).start().await_termination()
+
+
+def committed(folder: Path) -> int:
+    commits = folder / "checkpoint" / "commits"
+    return sum(1 for path in commits.glob("[0-9]*")) if commits.exists() else 0
+
+
+def written(folder: Path) -> Counter[tuple[int, ...]]:
+    """The rows of the files that the sink's own log says are there."""
+    entries: dict[str, None] = {}
+    for log in sorted((folder / "out" / "_spark_metadata").glob("[0-9]*")):
+        for line in log.read_text().splitlines()[1:]:
+            entries[json.loads(line)["path"]] = None
+    found: Counter[tuple[int, ...]] = Counter()
+    for path in entries:
+        for line in Path(unquote(urlparse(path).path)).read_text().splitlines():
+            row = json.loads(line)
+            found[tuple(row[stream.name]["id"] for stream in QUERY.streams)] += 1
+    return found
+
+
+def trials(folder: Path, kills: int, seed: int = 0) -> tuple[int, int, int]:
+    """(kills that hit a running pipeline, results expected, results missing or doubled)."""
+    rng = random.Random(seed)
+    files = 2 * kills + 4
+    data = rows(files, seed)
+    for name, listed in data.items():
+        write_stream(folder / name, listed, files)
+    hits = 0
+    for start in range(kills + 1):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.bench.kill_trials", "--work", str(folder), "--shape", str(start)],
+            cwd=ROOT,
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        if start == kills:
+            assert process.wait() == 0, "the last run failed"
+            break
+        goal, deadline = committed(folder) + 1, time.monotonic() + PATIENCE
+        while committed(folder) < goal and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(rng.random())
+        hits += process.poll() is None
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    expected = Counter(tuple(row["id"] for row in result) for result in nested_loop(QUERY, data))
+    found = written(folder)
+    return hits, expected.total(), ((expected - found) + (found - expected)).total()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--work", type=Path)
+    parser.add_argument("--shape", type=int, default=0)
+    arguments = parser.parse_args()
+    if arguments.work is not None:
+        work(arguments.work, arguments.shape)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        hits, expected, wrong = trials(Path(folder), arguments.kills, arguments.seed)
+    print(f"{hits} of {arguments.kills} kills hit a running pipeline; {expected} results, {wrong} missing or doubled")
+    sys.exit(1 if wrong or not hits else 0)
+
+
+if __name__ == "__main__":
+    main()
