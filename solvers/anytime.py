@@ -52,6 +52,7 @@ class _Search:
         self.in_memory = problem.objective is not Objective.MIN_CPU or problem.caps.memory_bytes < math.inf
         self.leaves = problem.model.leaves_bytes()
         self._solved: dict[tuple[int, ...], tuple[Solution, ...]] = {}
+        self._settled: set[tuple[int, ...]] = set()
 
     def score(self, excess: float, memory: float) -> Score:
         """What is made small: first how far over the caps, then the objective, then the other resource."""
@@ -64,12 +65,11 @@ class _Search:
             return over, memory, excess
         return over, overload, excess
 
-    def figures(self, shape: Shape, without: Sequence[int] = ()) -> tuple[float, float]:
-        """Excess and inner states' bytes of the joins, some left out."""
+    def figures(self, shape: Shape) -> tuple[float, float]:
+        """Excess and inner states' bytes of these joins."""
         every, ledger = self.problem.model.graph.all, self.ledger
-        rest = [(mask, inputs) for mask, inputs in shape.items() if mask not in without]
-        inner = [mask for mask, _ in rest if mask != every]
-        excess = math.fsum([ledger.join(inputs)[0] for _, inputs in rest] + [ledger.kept(mask) for mask in inner])
+        inner = [mask for mask in shape if mask != every]
+        excess = math.fsum([ledger.join(inputs)[0] for inputs in shape.values()] + [ledger.kept(mask) for mask in inner])
         return excess, math.fsum(ledger.state_bytes(mask) for mask in inner) if self.in_memory else 0.0
 
     def replaced(self, shape: Shape, members: Sequence[int], ways: Iterable[tuple[float, float, Shape]]) -> Shape | None:
@@ -77,9 +77,11 @@ class _Search:
         top = members[0]
         kept, held = (0.0, 0.0) if top == self.problem.model.graph.all else (self.ledger.kept(top), self.ledger.state_bytes(top))
         inner, inner_bytes = self.figures({mask: shape[mask] for mask in members})
-        rest, rest_bytes = self.figures(shape, members)
-        if not math.isfinite(rest):
-            rest = 0.0  # elsewhere a join overflows; this one can still become better
+        rest = rest_bytes = 0.0
+        if self.in_memory:
+            # Where memory is no matter, less CPU here is better whatever the rest; so it is where the rest overflows.
+            rest, rest_bytes = self.figures({mask: inputs for mask, inputs in shape.items() if mask not in members})
+            rest = rest if math.isfinite(rest) else 0.0
         best = self.score(rest + inner, rest_bytes + inner_bytes)
         choice: Shape | None = None
         for excess, state_bytes, joins in ways:
@@ -116,9 +118,10 @@ class _Search:
         return self.ledger.join(shape[mask])[0] + self.ledger.kept(mask)
 
     def round(self, shape: Shape, limit: int, generator: random.Random | None) -> tuple[Shape, bool]:
-        """One region under every join, the largest joins first; at random where there is a generator."""
+        """One region under every join, the costliest joins first; grown at random where there is a generator."""
         better = False
-        for top in sorted(shape, key=lambda mask: (-mask.bit_count(), mask)):
+        start = shape
+        for top in sorted(shape, key=lambda mask: (-self.weight(start, mask), mask)):
             if self.deadline.expired():
                 break
             if top not in shape or top == self.fixed:
@@ -127,10 +130,12 @@ class _Search:
                 changed = self.wide(shape, top, limit)
             else:
                 blocks, members = self.region(shape, top, limit, generator)
-                if len(blocks) < 3:
+                if len(blocks) < 3 or blocks in self._settled:
                     continue
                 ways = ((way.excess, way.state_bytes, {sum(inputs): inputs for inputs in way.joins}) for way in self.solved(blocks))
                 changed = self.replaced(shape, members, ways)
+                if not self.in_memory:
+                    self._settled.add(blocks)  # now it is joined in the best way, and no change elsewhere makes another better
             if changed is not None:
                 shape, better = changed, True
         return shape, better
@@ -230,7 +235,7 @@ def _proven(problem: Problem, points: Sequence[Point], least_cpu: float, notes: 
     else:
         bound = headroom_upper_bound(model, caps, deadline)
     nothing_fits = least_cpu > caps.cpu or least_memory > caps.memory_bytes
-    smallest = problem.objective is Objective.MIN_MEMORY and caps.admit(best) and best.memory_bytes == least_memory
+    smallest = problem.objective is Objective.MIN_MEMORY and caps.admit(best) and best.memory_bytes <= least_memory * CAP_SLACK
     if not math.isfinite(bound):
         return Found(best, found, Proof.NONE, None, SPACE, tuple(notes))
     proof = Proof.OPTIMAL if nothing_fits or smallest else Proof.BOUNDED

@@ -416,6 +416,8 @@ class Ledger:
         self._equality = np.array([edge.equality for edge in graph.edges], np.int64)
         self._streams: dict[int, Ints] = {}
         self._sizes: dict[int, float] = {}
+        self._kept: dict[int, float] = {}
+        self._bytes: dict[int, float] = {}
         self._joins: dict[tuple[int, ...], tuple[float, Orders]] = {}
 
     def size(self, mask: int) -> float:
@@ -441,12 +443,17 @@ class Ledger:
 
     def kept(self, mask: int) -> float:
         """What keeping the subresult of an inner join adds to the excess: making it and the least of keeping it."""
-        rate = self.size(mask) * self.model.per_second(mask)
-        weight = self.model.costs.join + self.base
-        return weight * rate if weight else 0.0
+        kept = self._kept.get(mask)
+        if kept is None:
+            weight = self.model.costs.join + self.base
+            kept = self._kept[mask] = weight * self.size(mask) * self.model.per_second(mask) if weight else 0.0
+        return kept
 
     def state_bytes(self, mask: int) -> float:
-        return self.size(mask) * self.model.tuple_bytes(mask)
+        held = self._bytes.get(mask)
+        if held is None:
+            held = self._bytes[mask] = self.size(mask) * self.model.tuple_bytes(mask)
+        return held
 
     def _between(self, masks: Sequence[int]) -> tuple[Floats, Ints, Ints]:
         owner = np.full(len(self.model.graph), -1, np.int64)

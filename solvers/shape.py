@@ -129,13 +129,14 @@ def _worth_pricing(problem: Problem, drafts: Sequence[Draft]) -> list[Draft]:
 
 
 def _refined(ledger: Ledger, tree: Tree) -> Tree:
-    """The tree with the orders of its wide joins looked for again, by ranks or over all unions, where that is cheaper."""
+    """The tree with the orders of its wide top joins looked for again, by ranks or over all unions, where that is cheaper."""
     model = ledger.model
+    tops = {*model.graph.components, model.graph.all}
     rebuilt: dict[int, Tree] = {1 << i: i for i in range(len(model.graph))}
     result = tree
     for node in joins(tree):
         orders, masks = node.orders, [leaf_mask(child) for child in node.inputs]
-        if MAX_EXACT_INPUTS < len(masks) <= MAX_REFINED:
+        if node.mask in tops and MAX_EXACT_INPUTS < len(masks) <= MAX_REFINED:
             others, _ = best_orders(model, masks)
             if model.price_join(masks, others).cpu < model.price_join(masks, orders).cpu:
                 orders = others
@@ -173,6 +174,6 @@ def finish(problem: Problem, points: Iterable[Point], space: str, notes: Sequenc
         bounds = {Objective.MIN_CPU: cpu_lower_bound, Objective.MIN_MEMORY: memory_lower_bound}
         bound = bounds[problem.objective](model) if problem.objective in bounds else headroom_upper_bound(model, caps)
         return Found(best, found, Proof.OPTIMAL, bound, space, (*notes, "The windows alone need more than the memory cap."))
-    if problem.objective is Objective.MIN_MEMORY and caps.admit(best) and best.memory_bytes == least:
-        return Found(best, found, Proof.OPTIMAL, least, space, tuple(notes))
+    if problem.objective is Objective.MIN_MEMORY and caps.admit(best) and best.memory_bytes <= least * CAP_SLACK:
+        return Found(best, found, Proof.OPTIMAL, min(least, best.memory_bytes), space, tuple(notes))
     return Found(best, found, Proof.NONE, None, space, tuple(notes))
