@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from models.bindings import Bindings
     from models.plan import Plan
     from models.request import PlanRequest
 
@@ -131,7 +133,18 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
         return ask(arguments.url, "/v1/plans", request, Plan)
     from solvers.planner import plan
 
+    load_kernels(request)
     return plan(request)
+
+
+def load_kernels(request: PlanRequest) -> None:
+    """Load what was compiled at installation before the request's time limit starts to run."""
+    from models.request import Method
+
+    if request.options.method not in (Method.MJOIN, Method.BJTREE):
+        from solvers.warm import warm
+
+        warm()
 
 
 def plan_command(arguments: argparse.Namespace) -> int:
@@ -151,12 +164,10 @@ def explain_command(arguments: argparse.Namespace) -> int:
     plan = make_plan(arguments)
     put(draw_plan(plan))
     put("")
-    for sentence in plan.explanation[1:]:
-        put(f"- {sentence}")
-    for sentence in compared(plan):
-        put(f"- {sentence}")
+    for sentence in (*plan.explanation[1:], *compared(plan)):
+        put(textwrap.fill(sentence, 100, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False))
     for warning in plan.warnings:
-        put(f"! {warning}")
+        put(textwrap.fill(f"warning: {warning}", 100, subsequent_indent="  ", break_on_hyphens=False))
     return NO if arguments.strict and not plan.qualified else DONE
 
 
@@ -171,6 +182,7 @@ def frontier_command(arguments: argparse.Namespace) -> int:
     else:
         from solvers.frontier import frontier
 
+        load_kernels(request)
         answer = frontier(request)
     if arguments.format == "json":
         put(answer.model_dump_json(indent=2))
@@ -178,9 +190,9 @@ def frontier_command(arguments: argparse.Namespace) -> int:
         put("No plan fits the caps.")
     else:
         caps = request.resources
-        for line in draw_frontier([(point.cpu, point.memory_bytes) for point in answer.points], caps.cpu, caps.memory_bytes):
-            put(line)
-        put(f"{len(answer.points)} plans, proof: {answer.proof.value}")
+        if len(answer.points) > 1:
+            put("\n".join(draw_frontier([(point.cpu, point.memory_bytes) for point in answer.points], caps.cpu, caps.memory_bytes)))
+        put(f"{len(answer.points)} plan{'s' if len(answer.points) > 1 else ''} worth having, proof: {answer.proof.value}")
         put(f"{'CPU':>10} {'memory':>10}  kept")
         for point in answer.points:
             kept = ", ".join("⋈".join(operator.streams) for operator in point.plan.operators if operator.materialized)
@@ -211,6 +223,59 @@ def diff_command(arguments: argparse.Namespace) -> int:
             put(line)
     worse = after.cost.cpu > before.cost.cpu or after.cost.memory_bytes > before.cost.memory_bytes or (before.qualified and not after.qualified)
     return NO if arguments.strict and worse else DONE
+
+
+def need_spark() -> None:
+    """Install Spark where it is missing: planning does without it, so it is not installed with the rest."""
+    import importlib.util
+    import subprocess
+    from importlib.metadata import requires
+
+    if all(importlib.util.find_spec(name) for name in ("pyspark", "pandas", "polars", "pyarrow")):
+        return
+    packages = [line.split(";")[0].strip() for line in requires("watersmeet") or [] if 'extra == "spark"' in line]
+    say(f"Spark is not installed; installing {', '.join(packages)} (a few minutes)")
+    if subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], stdout=sys.stderr, check=False).returncode:
+        raise RefusedError("Spark could not be installed; try: pip install 'watersmeet[spark]'")
+
+
+def _plan_and_bindings(arguments: argparse.Namespace) -> tuple[Plan, Bindings]:
+    need_spark()
+    from spark_adapter.documents import read_bindings
+    from spark_adapter.documents import read_plan as check_plan
+
+    return check_plan(read_value(arguments.plan)), read_bindings(read_value(arguments.bindings))
+
+
+def run_command(arguments: argparse.Namespace) -> int:
+    plan, bindings = _plan_and_bindings(arguments)
+    from spark_adapter.run import run
+
+    return run(plan, bindings, arguments.engine, sys.stderr, arguments.master)
+
+
+def export_command(arguments: argparse.Namespace) -> int:
+    plan, bindings = _plan_and_bindings(arguments)
+    from spark_adapter.export import export
+
+    sys.stdout.write(export(plan, bindings))
+    return DONE
+
+
+def stats_command(arguments: argparse.Namespace) -> int:
+    from spark_adapter.stats import stats
+
+    put(stats(Path(arguments.dir)).model_dump_json(indent=2))
+    return DONE
+
+
+def calibrate_command(arguments: argparse.Namespace) -> int:
+    need_spark()
+    from spark_adapter.calibrate import calibrate
+
+    costs = calibrate(sys.stderr, arguments.master)
+    put(json.dumps({"costs": costs.model_dump()}, indent=2))
+    return DONE
 
 
 def serve_command(arguments: argparse.Namespace) -> int:
@@ -269,6 +334,17 @@ def build_parser() -> argparse.ArgumentParser:
     differ.add_argument("after", metavar="B", help="another plan")
     differ.add_argument("--format", choices=["text", "json"], default="text")
     differ.add_argument("--strict", action="store_true", help="exit 1 when B costs more than A")
+    running = _command(commands, "run", run_command, "run a plan on Spark")
+    exporting = _command(commands, "export", export_command, "print a plan of binary joins as a PySpark script that needs nothing of ours")
+    for spark in (running, exporting):
+        spark.add_argument("plan", metavar="PLAN", help="a plan, as JSON or YAML")
+        spark.add_argument("bindings", metavar="BINDINGS", help="sources, columns and sink, as JSON or YAML")
+    running.add_argument("--engine", choices=["stem", "native"], default="stem", help="state modules (default), or Spark's own joins")
+    measuring = _command(commands, "stats", stats_command, "print a request with the rates and selectivities that a run measured")
+    measuring.add_argument("dir", metavar="DIR", help="the run's checkpoint folder")
+    calibrating = _command(commands, "calibrate", calibrate_command, "measure the cost constants on this machine's Spark")
+    for spark in (running, calibrating):
+        spark.add_argument("--master", help="Spark master (default: local[2])")
     serving = _command(commands, "serve", serve_command, "answer requests over HTTP")
     serving.add_argument("--host", default="127.0.0.1")
     serving.add_argument("--port", type=int, default=8080)
@@ -293,12 +369,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()  # the reader left; Python would complain while flushing
         return DONE
     except Exception as failure:
-        from solvers.errors import WatersmeetError
+        lines = _refusal(failure)
+        if lines is None:
+            raise
+        say(*lines)
+        return BAD_INPUT
 
-        if isinstance(failure, WatersmeetError):
-            say(_fault(failure.pointer, failure.detail).strip())
-            return BAD_INPUT
-        raise
+
+def _refusal(failure: Exception) -> list[str] | None:
+    """What a solver or the Spark adapter says of bad input; None for what is our fault."""
+    from solvers.errors import WatersmeetError
+
+    if isinstance(failure, WatersmeetError):
+        return [_fault(failure.pointer, failure.detail).strip()]
+    adapter = sys.modules.get("spark_adapter.errors")
+    if adapter is not None and isinstance(failure, adapter.AdapterError):
+        return str(failure).splitlines()
+    return None
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.plan import Plan
-from models.request import Method, Options, PlanRequest
+from models.request import CacheMode, Method, Options, PlanRequest
 from solvers import words
 
 __all__ = ["compared"]
@@ -17,7 +17,13 @@ def compared(plan: Plan) -> list[str]:
 
     sentences = []
     for method, name in _OTHERS:
-        request = PlanRequest(query=plan.query, resources=plan.resources, costs=plan.costs, objective=plan.objective, options=Options(method=method))
+        request = PlanRequest(
+            query=plan.query,
+            resources=plan.resources,
+            costs=plan.costs,
+            objective=plan.objective,
+            options=Options(method=method, caches=CacheMode.OFF),
+        )
         other = make(request)
         if other.fingerprint == plan.fingerprint:
             sentences.append(f"{name} is this plan.")

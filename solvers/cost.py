@@ -226,7 +226,7 @@ class CostModel:
             math.fsum(term.value for join in priced for term in join.terms),
             math.fsum([self.leaves_bytes(), *(sizes[mask] * self.tuple_bytes(mask) for mask in kept)]),
             math.fsum([*self.graph.window_tuples, *(sizes[mask] for mask in kept)]),
-            self._rate(sizes, self.graph.all) if nodes else self.rate(self.graph.all),
+            self._rate(sizes, leaf_mask(tree)),
             sizes,
         )
         if not all(map(math.isfinite, (result.cpu, result.memory_bytes, result.memory_tuples, result.output_rate))):

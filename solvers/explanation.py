@@ -49,12 +49,12 @@ def _proof(problem: Problem, found: Found, shortfall: Shortfall | None) -> list[
     better = _OBJECTIVES[problem.objective]
     if shortfall is None:
         if found.proof is Proof.OPTIMAL:
-            return [f"Proven: none of the {found.space} within the caps {better}."]
+            return [f"Proven: among {found.space} within the caps none {better}."]
         if found.proof is Proof.BOUNDED:
-            return [f"Searched the {found.space}; the bound says how much better a plan could at most be."]
-        return [f"The best found of the {found.space}; nothing is proven of it."]
-    verdict = "Proven: none" if found.proof is Proof.OPTIMAL else "None found"
-    sentences = [f"{verdict} of the {found.space} fits the caps."]
+            return [f"The best found among {found.space}; the bound says how much better a plan could at most be."]
+        return [f"The best found among {found.space}; nothing is proven of it."]
+    verdict = "Proven: among {} none fits the caps." if found.proof is Proof.OPTIMAL else "Among {} none was found that fits the caps."
+    sentences = [verdict.format(found.space)]
     if shortfall.rate_scale is not None:
         sentences.append(f"A plan would fit if all rates were {shortfall.rate_scale:.3g} times what they are.")
     return sentences
@@ -109,6 +109,8 @@ def _first_step(model: CostModel, join: PricedJoin, k: int) -> str:
     other = min(others, key=lambda t: (made[t], t))
     who, first, second = (_label(model, mask) for mask in (block, join.blocks[chosen], join.blocks[other]))
     here, there = words.amount(probes[0].rate_out), words.per_second(made[other])
+    if there == f"{here} tuples/s":
+        return ""
     if probes[0].rate_out <= made[other]:
         return f"{who} probes {first} before {second} because that leaves {here} instead of {there}."
     return f"{who} probes {first} before {second} although that leaves {here} instead of {there}: the steps after it cost less."
