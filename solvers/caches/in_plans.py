@@ -7,7 +7,7 @@ A plan with caches competes by the objective with the plans without, and has to 
 
 Guarantee: never worse than the plan without caches; the best caches for every tree and order that is tried. Nothing is proven
 of trees and orders that are not: then the bound is what every plan must do, keep the windows and make the results.
-`prefix` and `global` add caches to the plan that won without; `auto` lets all plans found compete.
+`prefix` and `global` add caches to the plan that won without; with `auto` every tree on the frontier competes, where it is small.
 Complexity: that of the selection, for at most MAX_TREES trees; nothing where no join has three inputs.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from models.plan import Cache, CacheKind, Proof
-from models.request import CacheMode, Objective, PlanRequest
+from models.request import CacheMode, Method, Objective, PlanRequest
 from solvers import words
 from solvers.caches.attributes import Attributes
 from solvers.caches.branch_and_bound import branch_and_bound
@@ -30,13 +30,14 @@ from solvers.choice import overload
 from solvers.cost import CostModel, PricedTree, Term
 from solvers.deadline import Deadline
 from solvers.probe_order import Orders
-from solvers.search import Found, Point, Problem, make_join, structure_key
+from solvers.search import Caps, Found, Point, Problem, make_join, structure_key
 from solvers.sensitivity import headroom
 from solvers.tree import Join, Tree, joins, leaf_mask
 
 __all__ = ["CachedPlan", "caches_in_plans"]
 
-MAX_TREES = 8  # of the staircase, by rising CPU, beside the one with the least memory
+MAX_TREES = 6  # of the frontier, by rising CPU, beside the one with the least memory
+FRONTIER_STREAMS = 5  # up to which the whole frontier takes a millisecond or two
 MAX_NODES = 300  # of the exact selection: a fraction of a second; beyond, the best choice found
 WORTH = 1e-6  # a plan with caches must be better by this share, or it is not worth the upkeep
 
@@ -127,7 +128,7 @@ def _names(names: Sequence[str], mask: int) -> list[str]:
 def caches_in_plans(request: PlanRequest, problem: Problem, found: Found, deadline: Deadline) -> CachedPlan | None:
     """The plan with caches that is better than every plan without; None where there is none."""
     mode = request.options.caches
-    if mode is CacheMode.OFF or not (wide := _wide_trees(problem, found, mode)) or deadline.expired():
+    if mode is CacheMode.OFF or deadline.expired() or not (wide := _wide_trees(request, problem, found, deadline)):
         return None
     attributes = Attributes.of(request.query, problem.model.graph)
     best: tuple[tuple[float, ...], CachedPlan | None] = (_merit(problem, found.best, None), None)
@@ -136,7 +137,7 @@ def caches_in_plans(request: PlanRequest, problem: Problem, found: Found, deadli
         for variant in (tree, None) if mode is CacheMode.AUTO else (tree,):
             if deadline.expired() or _cannot_win(problem, tree, best[0]):
                 break
-            ordered = variant if variant is not None else _for_caches(problem, attributes, tree, known, deadline)
+            ordered = variant if variant is not None else _for_caches(problem, attributes, tree, known, deadline, best[0])
             plan = None if ordered is None else _best_caches(problem, found, attributes, ordered, mode, deadline, best[0])
             # Where nothing fits, who may probe how much is decided for plans without caches.
             if plan is not None and problem.caps.admit(plan.found.best):
@@ -146,26 +147,49 @@ def caches_in_plans(request: PlanRequest, problem: Problem, found: Found, deadli
     return best[1]
 
 
-def _wide_trees(problem: Problem, found: Found, mode: CacheMode) -> list[Tree]:
-    """The trees that have a join of three inputs or more and could win."""
-    if mode is not CacheMode.AUTO:
-        points = [found.best]
-    else:
-        points = [found.best, *(point for point in found.points if point.tree != found.best.tree)]
-        points = points[:MAX_TREES] + points[MAX_TREES:][-1:]
-    return [
-        point.tree for point in points if point.memory_bytes <= problem.caps.memory_bytes and any(len(node.inputs) > 2 for node in joins(point.tree))
-    ]
+def _wide_trees(request: PlanRequest, problem: Problem, found: Found, deadline: Deadline) -> list[Tree]:
+    """The trees that have a join of three inputs or more and could win, the best without caches first."""
+    points = [found.best]
+    if request.options.caches is CacheMode.AUTO:
+        points += found.points
+        if _worth_more_trees(request, problem, found):
+            from solvers.exact import frontier_search  # numba takes a while to import; these methods have done so
+
+            points += frontier_search(replace(problem, caps=Caps(memory_bytes=problem.caps.memory_bytes)), deadline).points
+    trees = dict.fromkeys(point.tree for point in points if point.memory_bytes <= problem.caps.memory_bytes)
+    wide = [tree for tree in trees if any(len(node.inputs) > 2 for node in joins(tree))]
+    return wide[:MAX_TREES] + wide[MAX_TREES:][-1:]
 
 
-def _for_caches(problem: Problem, attributes: Attributes, tree: Tree, known: _KnownOrders, deadline: Deadline) -> Tree | None:
+def _worth_more_trees(request: PlanRequest, problem: Problem, found: Found) -> bool:
+    """Whether the whole frontier is cheap to have and some tree with caches could beat what was found."""
+    if request.options.method not in (Method.AUTO, Method.EXACT) or not 3 <= len(problem.model.graph) <= FRONTIER_STREAMS:
+        return False
+    if problem.objective is not Objective.MIN_CPU or not problem.caps.admit(found.best):
+        return True
+    return _least_of_all(problem.model) < found.best.cpu * (1.0 - WORTH)
+
+
+def _least_of_all(model: CostModel) -> float:
+    """What every plan must do: keep the windows and make the results."""
+    keeping = min(model.costs.append, model.costs.insert + model.costs.delete)
+    return math.fsum([model.costs.join * model.rate(model.graph.all), *(keeping * rate for rate in model.graph.rates)])
+
+
+def _for_caches(
+    problem: Problem, attributes: Attributes, tree: Tree, known: _KnownOrders, deadline: Deadline, to_beat: tuple[float, ...]
+) -> Tree | None:
     """The tree with the probe orders that suit caches best; None where it has them already."""
     made: dict[int, Tree] = {}
-    for node in joins(tree):
+    priced = problem.model.price(tree)
+    by_cpu = problem.objective is Objective.MIN_CPU and to_beat[0] == 0.0
+    for node, join in zip(priced.nodes, priced.joins, strict=True):
         inputs = [made.get(leaf_mask(child), child) for child in node.inputs]
         blocks = tuple(leaf_mask(child) for child in inputs)
         if len(blocks) > 2 and blocks not in known:
-            known[blocks] = joint_orders(problem.model, attributes, blocks, deadline)
+            probes = math.fsum(probe.cpu for pipeline in join.pipelines for probe in pipeline.probes)
+            limit = to_beat[1] - (priced.cpu - probes) if by_cpu else math.inf
+            known[blocks] = joint_orders(problem.model, attributes, blocks, deadline, limit)
         made[node.mask] = make_join(inputs, known.get(blocks) or node.orders)
     other = made[leaf_mask(tree)]
     return other if other != tree else None
@@ -330,12 +354,11 @@ def _terms(model: CostModel, priced: PricedTree, number: int, candidate: CacheCa
 
 def _claims(problem: Problem, found: Found, point: Point) -> Found:
     """What is proven of a plan with caches: every plan keeps the windows and makes the results."""
-    model, costs = problem.model, problem.model.costs
+    model = problem.model
     if problem.objective is Objective.MIN_MEMORY:
         bound: float | None = model.leaves_bytes()
     elif problem.objective is Objective.MIN_CPU:
-        keeping = min(costs.append, costs.insert + costs.delete)
-        bound = math.fsum([costs.join * model.rate(model.graph.all), *(keeping * rate for rate in model.graph.rates)])
+        bound = _least_of_all(model)
     else:
         bound = None
     points = tuple(sorted((*found.points, point), key=lambda p: (p.cpu, p.memory_bytes, structure_key(p.tree))))

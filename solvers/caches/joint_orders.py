@@ -105,9 +105,9 @@ class _Join:
         found = figures(self.model, self.attributes, key, lookups, results, cost * rate, self.streams[segment], self.streams[kept])
         return (found, (key.parts, arriving)) if found.benefit > 0.0 else None
 
-    def path(self, k: int, elements: frozenset[_Element]) -> _Path:
-        """The cheapest way of pipeline k through all inputs, with the caches there are and the invariants they ask for."""
-        fixed = [kept for segment, kept in elements if kept != self.every and kept >> k & 1]
+    def path(self, k: int, elements: frozenset[_Element], free: bool = False) -> _Path:
+        """The cheapest way of pipeline k through all inputs, with the caches there are and, unless `free`, the invariants they ask for."""
+        fixed = [] if free else [kept for segment, kept in elements if kept != self.every and kept >> k & 1]
         usable = sorted(element for element in elements if not element[0] >> k & 1)
         start = 1 << k
         best: dict[int, _Path] = {start: (0.0, (), ())}
@@ -161,14 +161,17 @@ class _Join:
                 yield segment, self.every
 
 
-def joint_orders(model: CostModel, attributes: Attributes, blocks: tuple[int, ...], deadline: Deadline) -> Orders | None:
-    """The orders of the best plan with caches that the search finds for one join; None where it has too many inputs or no useful cache."""
+def joint_orders(model: CostModel, attributes: Attributes, blocks: tuple[int, ...], deadline: Deadline, limit: float = math.inf) -> Orders | None:
+    """The orders of the best plan with caches that the search finds for one join.
+
+    None where the join has too many inputs, no cache is useful, or the pipelines cannot cost less than `limit` whatever is cached.
+    """
     if not 3 <= len(blocks) <= MAX_INPUTS:
         return None
     join = _Join(model, attributes, blocks)
     update = model.costs.insert + model.costs.delete
     every = [element for element in join.elements() if join.could_pay(element, update)]
-    if not every:
+    if not every or math.fsum(join.path(k, frozenset(every), free=True)[0] for k in range(len(blocks))) >= limit:
         return None
     chosen: frozenset[_Element] = frozenset()
     paths = [join.path(k, chosen) for k in range(len(blocks))]
