@@ -22,7 +22,7 @@ depths d_i of some binary tree, and the least Σ c_i·d_i of all binary trees is
 m_i: the logarithm of size is Σ log w − Σ |log σ| over the set's streams and predicates. Making that small is a minimum cut
 (choose predicates, pay for their streams), exact once i and one neighbour are put inside; connectedness is not asked for,
 which can only make it smaller. An observed set counts as one more predicate over all its streams where it shrinks its join.
-Logarithms are whole numbers in units of 2^-32, rounded so that m_i only gets smaller: no figure depends on a library's log.
+Logarithms are whole numbers in units of 2^-24, rounded so that m_i only gets smaller: no figure depends on a library's log.
 """
 
 from __future__ import annotations
@@ -41,29 +41,25 @@ from solvers.search import Caps
 
 __all__ = ["cpu_lower_bound", "headroom_upper_bound", "huffman", "memory_lower_bound", "smallest_joins"]
 
-FRACTION = 32  # binary digits of a logarithm
+FRACTION = 24  # binary digits of a logarithm: squares of 32-bit numbers fit a machine word
 MAX_CUTS = 1_000  # minimum cuts per bound: a tenth of a second for 200 streams
 MAX_ARCS = 5_000  # beyond that a cut takes milliseconds, and the quick bound has to do
 ROUNDING = 1.0 - 1e-9  # sums here and in a plan's price are rounded in different places
-_NOTHING = -(1 << 50)  # the logarithm of an empty join: below that of any double
+_NOTHING = -(1 << 45)  # the logarithm of an empty join: below that of any double
 _HALVINGS = 40  # of the interval in which the headroom's bound lies
 
 
-def log2_floor(value: float) -> int:
-    """⌊log2(value) · 2^FRACTION⌋, or a little less, by squaring: whole numbers alone, so the same on every machine."""
-    if value == 0.0:
-        return _NOTHING
-    mantissa, exponent = math.frexp(value)
-    bits_left = 64
-    number = int(math.ldexp(mantissa, bits_left + 1))  # in [2^64, 2^65): value = number/2^64 · 2^(exponent − 1)
-    result = exponent - 1
+def log2_floor(values: Sequence[float]) -> NDArray[np.int64]:
+    """⌊log2 · 2^FRACTION⌋ of each value, or a little less, by squaring: whole numbers alone, so the same on every machine."""
+    mantissa, exponent = np.frexp(np.asarray(values, np.float64))
+    number = (mantissa * 2.0**32).astype(np.uint64)  # in [2^31, 2^32): the value is number/2^31 · 2^(exponent − 1)
+    result = exponent.astype(np.int64) - 1
     for _ in range(FRACTION):
-        number = number * number >> bits_left
-        result *= 2
-        if number >> (bits_left + 1):
-            result += 1
-            number >>= 1
-    return result
+        number = number * number >> np.uint64(31)
+        carry = number >> np.uint64(32)
+        number >>= carry
+        result = 2 * result + carry.astype(np.int64)
+    return np.where(mantissa == 0.0, _NOTHING, result)
 
 
 _ROOTS = [2.0]
@@ -108,8 +104,8 @@ def _shrinking(graph: JoinGraph, component: int) -> list[tuple[int, int]]:
             continue
         usual = product(edge.selectivity for edge in graph.edges if edge.mask & ~subset == 0)
         if selectivity < usual:
-            gain = log2_floor(usual) + 1 - log2_floor(selectivity)
-            found.append((subset, min(gain, -_NOTHING)))
+            before, after = log2_floor([usual, selectivity]).tolist()
+            found.append((subset, before + 1 - after))
     return found
 
 
@@ -123,17 +119,17 @@ def smallest_joins(model: CostModel, component: int, deadline: Deadline | None =
     place = {stream: k for k, stream in enumerate(streams)}
     n = len(streams)
     pairs: dict[tuple[int, int], int] = {}
-    for edge in graph.edges:
-        if component & edge.mask == edge.mask:
-            key = (min(place[edge.left], place[edge.right]), max(place[edge.left], place[edge.right]))
-            pairs[key] = pairs.get(key, 0) - log2_floor(edge.selectivity)
+    edges = [edge for edge in graph.edges if component >> edge.left & 1]
+    for edge, logarithm in zip(edges, log2_floor([edge.selectivity for edge in edges]).tolist(), strict=True):
+        key = (min(place[edge.left], place[edge.right]), max(place[edge.left], place[edge.right]))
+        pairs[key] = pairs.get(key, 0) - logarithm
     observed = _shrinking(graph, component)
     # Everything is doubled, so that a predicate's half for each of its ends is a whole number.
-    price = [2 * log2_floor(graph.window_tuples[stream]) for stream in streams]
+    price = (2 * log2_floor([graph.window_tuples[stream] for stream in streams])).tolist()
     shared = np.zeros((n, n), np.int64)
     for (a, b), gain in pairs.items():
         shared[a, b] = shared[b, a] = gain
-    quick = _quick_bounds(n, price, pairs, shared, [(_place_mask(subset, place), gain) for subset, gain in observed])
+    quick = _quick_bounds(price, pairs, shared, sum(2 * gain for _, gain in observed))
     arcs = len(pairs) + n + sum(subset.bit_count() for subset, _ in observed)
     uncertain = [pair for pair, (_, exact) in quick.items() if not exact]
     best = {pair: bound for pair, (bound, _) in quick.items()}
@@ -150,32 +146,26 @@ def smallest_joins(model: CostModel, component: int, deadline: Deadline | None =
     return [exp2_floor(bound >> 1) for bound in least]
 
 
-def _place_mask(subset: int, place: dict[int, int]) -> int:
-    mask = 0
-    for i in bits(subset):
-        mask |= 1 << place[i]
-    return mask
-
-
 def _quick_bounds(
-    n: int, price: list[int], pairs: dict[tuple[int, int], int], shared: NDArray[np.int64], observed: list[tuple[int, int]]
+    price: list[int], pairs: dict[tuple[int, int], int], shared: NDArray[np.int64], every_gain: int
 ) -> dict[tuple[int, int], tuple[int, bool]]:
     """For every joined pair: a bound of twice the logarithm of the smallest set around it, and whether the pair itself is that set.
 
     Any other stream k of the set brings its window, its predicates to the pair, and at most all its other predicates, of
-    which it is charged half; those of the pair's own to k count in full.
+    which it is charged half; those of the pair's own to k count in full. Observed sets are taken to be inside, all of them.
     """
-    own = np.array(price, np.int64)
-    total = shared.sum(axis=1)
-    every_gain = sum(2 * gain for _, gain in observed)
+    own = np.array(price, np.int64) - shared.sum(axis=1)
+    partners: dict[int, list[int]] = {}
+    for a, b in pairs:
+        partners.setdefault(a, []).append(b)
     result = {}
-    for (a, b), gain in pairs.items():
-        alone = price[a] + price[b] - 2 * gain
-        to_pair = shared[:, a] + shared[:, b]
-        brings = own - 2 * to_pair - (total - to_pair)
-        brings[a] = brings[b] = 0
-        others = int(np.minimum(brings, 0).sum())
-        result[a, b] = (alone + others - every_gain, others == 0 and every_gain == 0)
+    for a, others in partners.items():
+        brings = own - shared[a] - shared[others]
+        brings[:, a] = 0
+        brings[np.arange(len(others)), others] = 0
+        for b, gained in zip(others, np.minimum(brings, 0).sum(axis=1).tolist(), strict=True):
+            alone = price[a] + price[b] - 2 * pairs[a, b]
+            result[a, b] = (alone + gained - every_gain, gained == 0 and every_gain == 0)
     return result
 
 
