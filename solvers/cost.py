@@ -115,6 +115,7 @@ class CostModel:
         self.costs = costs
         self._per_second: dict[int, float] = {}
         self._bytes: dict[int, float] = {}
+        self._last: PricedTree | None = None
 
     def size(self, mask: int) -> float:
         return self.graph.size(mask)
@@ -212,6 +213,8 @@ class CostModel:
 
         Raises RangeError where a figure leaves the range of a double.
         """
+        if self._last is not None and self._last.tree is tree:
+            return self._last  # a search prices its best plan last, and that is what the plan is built from
         nodes = tuple(joins(tree))
         sizes: dict[int, float] = {}
         priced = tuple(self.price_join([leaf_mask(child) for child in node.inputs], node.orders, sizes) for node in nodes)
@@ -231,6 +234,7 @@ class CostModel:
         )
         if not all(map(math.isfinite, (result.cpu, result.memory_bytes, result.memory_tuples, result.output_rate))):
             self._refuse(self.graph.all)
+        self._last = result
         return result
 
     def check_range(self) -> None:
