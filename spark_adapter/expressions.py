@@ -7,15 +7,19 @@ and function names put together from text.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 
-__all__ = ["SPARK_ERRORS", "ExpressionError", "Reference", "analyzed", "column_or_expression", "quoted", "references", "said"]
+__all__ = ["SPARK_ERRORS", "ExpressionError", "Reference", "analyzed", "column_or_expression", "quietly", "quoted", "references", "said"]
 
 Reference = tuple[str, ...]
 """A name as its parts: (bids, price); (bids,) for a whole stream; () for all of them."""
@@ -123,6 +127,20 @@ def resolved(frame: DataFrame, column: Column, shown: str) -> DataFrame:
             raise ExpressionError(f"{shown} is {NOT_A_PROJECTION[node.kind]}; only expressions over one row are taken")
         waiting.extend(node.children)
     return projected
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without PySpark's own log of errors, stack traces and all: ours are reported together, in sentences."""
+    loggers = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def said(error: BaseException) -> str:

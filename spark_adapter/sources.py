@@ -24,12 +24,21 @@ from models.plan import Plan
 from models.request import Comparison, Query
 from spark_adapter.documents import check_tree
 from spark_adapter.errors import BindingError, Fault
-from spark_adapter.expressions import SPARK_ERRORS, ExpressionError, analyzed, column_or_expression, quoted, references, said
+from spark_adapter.expressions import SPARK_ERRORS, ExpressionError, analyzed, column_or_expression, quietly, quoted, references, said
 
 __all__ = ["attributes", "read_streams", "result_columns"]
 
 Attribute = tuple[str, str]
 """(stream, attribute)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A source that Spark has opened, with its columns found."""
+
+    frame: DataFrame
+    event_time: Column
+    columns: dict[str, tuple[Column, T.DataType]]
 
 
 def attributes(query: Query) -> dict[str, list[str]]:
@@ -52,6 +61,11 @@ def result_columns(plan: Plan, bindings: Bindings) -> list[Column]:
 def read_streams(plan: Plan, bindings: Bindings, spark: SparkSession) -> dict[str, DataFrame]:
     """The plan's streams, in the shape above. Raises PlanError or BindingError with all faults found."""
     check_tree(plan)
+    with quietly():
+        return _read(plan, bindings, spark)
+
+
+def _read(plan: Plan, bindings: Bindings, spark: SparkSession) -> dict[str, DataFrame]:
     faults = list(_names(plan, bindings, spark))
     opened: dict[str, _Opened] = {}
     wanted = attributes(plan.query)
@@ -66,15 +80,6 @@ def read_streams(plan: Plan, bindings: Bindings, spark: SparkSession) -> dict[st
     if faults:
         raise BindingError(faults)
     return {name: _shaped(source, bindings.streams[name], name, types, needed[name]) for name, source in opened.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """A source that Spark has opened, with its columns found."""
-
-    frame: DataFrame
-    event_time: Column
-    columns: dict[str, tuple[Column, T.DataType]]
 
 
 def _names(plan: Plan, bindings: Bindings, spark: SparkSession) -> Iterator[Fault]:

@@ -79,7 +79,7 @@ def test_a_column_may_have_any_name(document: dict[str, Any], spark: SparkSessio
 
 
 @pytest.mark.spark
-def test_all_faults_come_together(document: dict[str, Any], spark: SparkSession) -> None:
+def test_all_faults_come_together(document: dict[str, Any], spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
     document["streams"]["a"]["event_time"] = "k"
     document["streams"]["a"]["watermark"] = "soon"
     document["streams"]["b"]["columns"] = {"k": "`we ird`", "t": "nowhere"}
@@ -92,6 +92,7 @@ def test_all_faults_come_together(document: dict[str, Any], spark: SparkSession)
     assert found["/streams"] == "predicate 0, a.k = b.k, compares BIGINT with STRING; cast one of them under columns"
     assert "'c' is no stream of the plan; its streams are a, b" in found["/streams/c"]
     assert "nothing" in found["/select/1"]
+    assert "Exception" not in capfd.readouterr().err
 
 
 @pytest.mark.spark
