@@ -48,7 +48,7 @@ def run(plan: Plan, bindings: Bindings, engine: str = "stem", out: TextIO = sys.
     # `stats` makes a request of the plan and of what the run measures.
     Folder(spark, bindings.checkpoint).write(PLAN_FILE, plan.model_dump_json(indent=1))
     code = follow(pipeline, out)
-    if code == FAILED:
+    if code == FAILED and log.exists():
         out.write(f"Spark's own log is {log}\n")
     else:
         log.unlink(missing_ok=True)

@@ -63,7 +63,8 @@ def open_session(spark: Mapping[str, str], master: str | None = None, log: Path 
     that can still be changed.
     """
     chosen = master or spark.get("spark.master") or DEFAULT_MASTER
-    if SparkSession.getActiveSession() is None:
+    fresh = SparkSession.getActiveSession() is None
+    if fresh:
         os.environ["JAVA_HOME"] = str(java_home())
         # Executors on this machine run the Python that runs us; elsewhere it is for the settings to say.
         if chosen.startswith("local"):
@@ -73,7 +74,7 @@ def open_session(spark: Mapping[str, str], master: str | None = None, log: Path 
         if key != "spark.master":
             builder = builder.config(key, value)
     try:
-        with _standard_error_to(log):
+        with _standard_error_to(log if fresh else None):
             session = builder.getOrCreate()
     except (*SPARK_ERRORS, OSError, ValueError) as error:
         raise BindingError([("/spark", f"Spark does not start on {chosen}: {said(error)}")]) from error
