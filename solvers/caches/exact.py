@@ -60,7 +60,8 @@ def cp_sat(program: Program, deadline: Deadline, hint: Choice = ()) -> Selection
         model.add_implication(x[i], z[candidate.group])
         for g in sorted(candidate.excludes & z.keys()):
             model.add_bool_or(x[i].negated(), z[g].negated())
-        model.add_hint(x[i], i in hint)
+        if hint:
+            model.add_hint(x[i], i in hint)
     cliques = {
         tuple(i for i in program.by_pipeline[p] if i in x and program.candidates[i].first <= o <= program.candidates[i].last)
         for p, costs in enumerate(program.operator_costs)
@@ -76,7 +77,8 @@ def cp_sat(program: Program, deadline: Deadline, hint: Choice = ()) -> Selection
             # Rounded up, so that what fits here fits indeed.
             model.add(held[program.candidates[i].group] >= math.ceil(program.candidates[i].memory_bytes / unit) * x[i])
         model.add(sum(held.values()) <= math.floor(program.memory_bytes / unit))
-    model.minimize(sum(round(program.update_costs[g] * scale) * z[g] for g in groups) - sum(saving[i] * x[i] for i in useful))
+    weights = [round(program.update_costs[g] * scale) for g in groups] + [-saving[i] for i in useful]
+    model.minimize(cp_model.LinearExpr.weighted_sum([*z.values(), *x.values()], weights))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0

@@ -23,6 +23,7 @@ from solvers.caches.in_plans import caches_in_plans
 from solvers.caches.joint_orders import joint_orders
 from solvers.deadline import Deadline
 from solvers.planner import plan, problem_of, search
+from tests.bench.bench_caches import KINDS, TABLE_2, sample_point
 from tests.solvers.caches.naive_pricer import price_with_caches
 from tests.solvers.caches.plans import plan_with_caches, query
 
@@ -240,6 +241,17 @@ def test_no_solver_that_takes_seconds_to_import_is_needed() -> None:
     body = json.dumps({"query": fast_probe(), "options": {"method": "mjoin"}})
     done = subprocess.run([sys.executable, "-c", script], input=body, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("point", list(TABLE_2))
+def test_auto_is_never_above_the_best_of_mjoin_xjoin_prefix_and_global_caches(point: int) -> None:
+    others = [plan(sample_point(point, method, caches)).cost.cpu for method, caches in KINDS.values()]
+    assert plan(sample_point(point, "auto", "auto")).cost.cpu <= min(others) * (1 + 1e-9)
+
+
+def test_at_some_points_of_table_2_caches_beat_every_tree() -> None:
+    gains = [point for point in TABLE_2 if plan(sample_point(point, "auto", "auto")).cost.cpu < plan(sample_point(point, "auto", "off")).cost.cpu]
+    assert {4, 6, 8} <= set(gains)
 
 
 def test_caches_survive_the_wire() -> None:

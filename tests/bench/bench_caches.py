@@ -1,0 +1,302 @@
+"""Paper 1's experiments, priced by our cost model: Table 2 with Fig. 11, the sweeps of Fig. 6 to 9, memory as in Fig. 13, and the solver's times.
+
+What is drawn is the load one core can take, in tuples per CPU-second: all rates together over the CPU they need. The paper measures the
+same on its engine. Two things differ by construction: expiring tuples run through no pipeline here (in the paper every tuple is processed
+twice, once as a deletion, which is one more chance of a hit), and a probe that finds nothing costs nothing by default.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from models.plan import Plan
+from models.request import PlanRequest
+from solvers.caches.attributes import Attributes
+from solvers.caches.candidates import Pipelines, prefix_candidates, program_of
+from solvers.caches.exact import cp_sat, exact
+from solvers.caches.greedy import greedy
+from solvers.caches.memory import priority_allocation
+from solvers.caches.relaxation import relaxation
+from solvers.deadline import Deadline
+from solvers.planner import plan, problem_of
+from solvers.search import make_join
+from tests.bench.svg import line_chart
+from tests.solvers.caches.programs import random_program, wide_program
+
+__all__ = ["KINDS", "TABLE_2", "main", "sample_point"]
+
+PICTURES = Path("build/bench")
+MULTIPLICITY = 5.0  # r of §7.2: how often a value occurs in a window
+BASE_RATE = 100.0  # what the relative rates are multiplied by
+TABLE_2: dict[int, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    1: ((10, 1, 1, 1), (0.004, 0.005, 0.005, 0.007, 0.0045, 0.005)),
+    2: ((8, 1, 1, 8), (0.004, 0.005, 0.005, 0.007, 0.0045, 0.005)),
+    3: ((10, 15, 1, 5), (0.003, 0.005, 0.007, 0.0045, 0.006, 0.008)),
+    4: ((1, 1, 1, 1), (0.003, 0.004, 0.0067, 0.002, 0.0023, 0.0027)),
+    5: ((4, 1, 1, 4), (0.005, 0.007, 0.005, 0.006, 0.005, 0.002)),
+    6: ((1, 1, 1, 1), (0.005, 0.0033, 0.0025, 0.0067, 0.005, 0.0075)),
+    7: ((1, 1, 1, 1), (0.0,) * 6),
+    8: ((1, 1, 1, 1), (0.001,) * 6),
+}
+"""D1–D8: relative rates of R, S, T, U and the selectivities of RS, RT, RU, ST, SU, TU."""
+
+
+def sample_point(point: int, method: str, caches: str, seconds: float = 1.0, memory_bytes: float | None = None) -> PlanRequest:
+    """A point of Table 2 as a request.
+
+    All four streams join on one attribute, so three-way and four-way selectivities are not products of six: they are taken as the geometric mean of
+    the pairs' to the power of one less than the streams, which is exact where all pairs are alike.
+    """
+    rates, selectivities = TABLE_2[point]
+    names, pairs = "RSTU", list(itertools.combinations(range(4), 2))
+    observed = []
+    for size in (2, 3, 4):
+        for chosen in itertools.combinations(range(4), size):
+            inside = math.prod(s for (a, b), s in zip(pairs, selectivities, strict=True) if a in chosen and b in chosen)
+            observed.append({"streams": [names[i] for i in chosen], "selectivity": inside ** (2.0 / size)})
+    return PlanRequest.model_validate(
+        {
+            "query": {
+                "streams": [
+                    {
+                        "name": names[i],
+                        "rate": rate * BASE_RATE,
+                        "window": {"seconds": seconds},
+                        "tuple_bytes": 32,
+                        "distinct": {"A": rate * BASE_RATE * seconds / MULTIPLICITY},
+                    }
+                    for i, rate in enumerate(rates)
+                ],
+                "predicates": [
+                    {"left": f"{names[a]}.A", "right": f"{names[b]}.A", "selectivity": s or 1e-6}
+                    for (a, b), s in zip(pairs, selectivities, strict=True)
+                ],
+                "observed": observed,
+            },
+            "resources": {} if memory_bytes is None else {"memory_bytes": memory_bytes},
+            "options": {"method": method, "caches": caches, "time_limit": 60},
+        }
+    )
+
+
+def load(made: Plan) -> float:
+    """Tuples per CPU-second."""
+    return sum(stream.rate for stream in made.query.streams) / made.cost.cpu
+
+
+KINDS = {"M": ("mjoin", "off"), "X": ("bjtree", "off"), "P": ("mjoin", "prefix"), "G": ("mjoin", "global"), "auto": ("auto", "auto")}
+
+
+def table_2() -> None:
+    print("Table 2 and Fig. 11: load in tuples per CPU-second (caches in use)")
+    print("        " + "".join(f"{kind:>16}" for kind in KINDS))
+    drawn: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
+    agree: dict[str, list[int]] = {"P > M": [], "X > M": [], "G ≥ X": [], "G ≥ P": [], "auto ≥ all": []}
+    for point in TABLE_2:
+        plans = {kind: plan(sample_point(point, *how)) for kind, how in KINDS.items()}
+        loads = {kind: load(made) for kind, made in plans.items()}
+        print(f"  D{point}    " + "".join(f"{loads[kind]:>11.0f} ({len(plans[kind].caches)}) " for kind in KINDS))
+        for kind in KINDS:
+            drawn[kind].append((float(point), loads[kind]))
+        near = 1 - 1e-9
+        for name, holds in {
+            "P > M": loads["P"] > loads["M"],
+            "X > M": loads["X"] > loads["M"],
+            "G ≥ X": loads["G"] >= loads["X"] * near,
+            "G ≥ P": loads["G"] >= loads["P"] * near,
+            "auto ≥ all": loads["auto"] >= max(loads.values()) * near,
+        }.items():
+            if holds:
+                agree[name].append(point)
+    for name, points in agree.items():
+        print(f"  {name}: " + (", ".join(f"D{p}" for p in points) or "nowhere"))
+    print(line_chart(PICTURES / "caches-fig11.svg", "Fig. 11: D1–D8", "sample point", "tuples per CPU-second", drawn, markers=True))
+
+
+def three_way(
+    multiplicity: float = MULTIPLICITY, partners: float = 1.0, update_rate: float = 1.0, window: float = 10.0
+) -> tuple[float, float, float, float]:
+    """(load of the MJoin, load with the R ⋈ S cache in T's pipeline forced, hit probability, update/probe ratio) of R(A) ⋈ S(A,B) ⋈ T(B), §7.2."""
+    rate = BASE_RATE * update_rate
+    held, held_t = rate * window, BASE_RATE * multiplicity * window
+    request = PlanRequest.model_validate(
+        {
+            "query": {
+                "streams": [
+                    {"name": "R", "rate": rate, "window": {"seconds": window}, "tuple_bytes": 32, "distinct": {"A": held}},
+                    {"name": "S", "rate": rate, "window": {"seconds": window}, "tuple_bytes": 32, "distinct": {"A": held, "B": held}},
+                    {
+                        "name": "T",
+                        "rate": BASE_RATE * multiplicity,
+                        "window": {"seconds": window},
+                        "tuple_bytes": 32,
+                        "distinct": {"B": held_t / multiplicity},
+                    },
+                ],
+                "predicates": [
+                    {"left": "R.A", "right": "S.A", "selectivity": min(1.0, max(partners, 1e-9) / held)},
+                    {"left": "S.B", "right": "T.B", "selectivity": min(1.0, 1.0 / held)},
+                ],
+            }
+        }
+    )
+    problem = problem_of(request)
+    priced = problem.model.price(make_join(range(3), ((1, 2), (0, 2), (1, 0))))
+    pipelines = Pipelines.of(priced.joins[0])
+    (cache,) = prefix_candidates(problem.model, Attributes.of(request.query, problem.model.graph), pipelines)
+    total = sum(problem.model.graph.rates)
+    cached = priced.cpu - cache.figures.benefit + cache.figures.update
+    updates = cache.figures.update / (problem.model.costs.insert + problem.model.costs.delete)
+    return total / priced.cpu, total / cached, 1.0 - cache.figures.miss_probability, updates / cache.figures.lookups
+
+
+def sweep(name: str, title: str, label: str, points: list[tuple[float, float, float]], claim: str, holds: bool) -> None:
+    """Print and draw (x, load of the MJoin, load with caches); say whether the paper's statement holds."""
+    print(f"{title}\n  {label:>24}" + "".join(f"{x:>9.3g}" for x, _, _ in points))
+    print(f"  {'MJoin':>24}" + "".join(f"{m:>9.0f}" for _, m, _ in points))
+    print(f"  {'with caches':>24}" + "".join(f"{c:>9.0f}" for _, _, c in points))
+    print(f"  {'MJoin / with caches':>24}" + "".join(f"{m / c:>9.3f}" for _, m, c in points))
+    print(f"  {'agrees' if holds else 'DIFFERS'}: {claim}")
+    lines = {"MJoin": [(x, m) for x, m, _ in points], "with caches": [(x, c) for x, _, c in points]}
+    print(" ", line_chart(PICTURES / f"caches-{name}.svg", title, label, "tuples per CPU-second", lines, markers=True))
+
+
+def sweeps() -> None:
+    found = [three_way(multiplicity=r) for r in (1, 1.25, 1.5, 2, 3, 4, 6, 8, 10)]
+    points = [(hit, m, c) for m, c, hit, _ in found]
+    ratios = [m / c for _, m, c in points]
+    rising = all(a >= b for a, b in itertools.pairwise(ratios))
+    sweep("fig6", "Fig. 6: cache hit probability", "hit probability", points, "the higher the hit probability, the better the cache", rising)
+    sweep_note = "also better where nothing repeats" if ratios[0] < 1 else "worse where nothing repeats: a tuple's deletion is no second lookup here"
+    print(f"  {'agrees' if ratios[0] < 1 else 'DIFFERS'}: {sweep_note}")
+
+    points = [(j, *three_way(partners=j)[:2]) for j in (0.05, 0.25, 0.5, 1, 2, 3, 5, 8, 10)]
+    ratios = [m / c for _, m, c in points]
+    better = all(ratio < 1 for ratio in ratios)
+    sweep("fig7", "Fig. 7: join selectivity in T's pipeline", "R⋈S tuples per T tuple", points, "the cache improves the whole range", better)
+    worst = points[ratios.index(max(ratios))][0]
+    print(f"  {'agrees' if 0.5 <= worst <= 2 else 'DIFFERS'}: the gain is least near one partner (here at {worst:g})")
+
+    found = [three_way(update_rate=u) for u in (0.1, 0.25, 0.5, 1, 2, 3, 5, 8)]
+    points = [(ratio, m, c) for m, c, _, ratio in found]
+    ratios = [m / c for _, m, c in points]
+    falling = all(a <= b for a, b in itertools.pairwise(ratios))
+    sweep("fig8", "Fig. 8: updates per lookup", "updates / lookups", points, "the gain falls as updates get more frequent", falling)
+    above = [m / c for x, m, c in points if x > 1]
+    print(f"  {'agrees' if above and above[0] < 1 else 'DIFFERS'}: still better where updates are as frequent as lookups and more")
+
+    points = []
+    used = {}
+    for n in range(3, 9):
+        plain, cached = (plan(n_way(n, caches)) for caches in ("off", "prefix"))
+        used[n] = len(cached.caches)
+        points.append((float(n), load(plain), load(cached)))
+    sweep("fig9", "Fig. 9: number of streams", "streams", points, "the gain is kept throughout", all(m / c < 1 for _, m, c in points))
+    print("  caches in use: " + ", ".join(f"{n}-way {count}" for n, count in used.items()) + " (the paper's 7-way join used 6)")
+
+
+def n_way(n: int, caches: str) -> PlanRequest:
+    """R1 ⋈ … ⋈ Rn on one attribute; values occur once in half of the streams, five times in the others, which are five times as fast."""
+    names = [f"R{i + 1}" for i in range(n)]
+    values = BASE_RATE * 10.0
+    multiplicity = {name: 1.0 if i < n // 2 else MULTIPLICITY for i, name in enumerate(names)}
+    observed: list[dict[str, Any]] = []
+    for size in range(3, n + 1):
+        observed += [{"streams": list(chosen), "selectivity": values ** (1 - size)} for chosen in itertools.combinations(names, size)]
+    return PlanRequest.model_validate(
+        {
+            "query": {
+                "streams": [
+                    {"name": name, "rate": BASE_RATE * m, "window": {"seconds": 10}, "tuple_bytes": 32, "distinct": {"A": values}}
+                    for name, m in multiplicity.items()
+                ],
+                "predicates": [{"left": f"{a}.A", "right": f"{b}.A"} for a, b in itertools.combinations(names, 2)],
+                "observed": observed,
+            },
+            "options": {"method": "mjoin", "caches": caches, "time_limit": 60},
+        }
+    )
+
+
+def memory_sweep() -> None:
+    """Fig. 13: D8 with 0 to 40 KB for subresults."""
+    seconds = 5.0  # so that the best XJoin's subresults have the size of the paper's, 32 kB
+    base = plan(sample_point(8, "mjoin", "off", seconds))
+    windows = base.cost.memory_bytes
+    lines: dict[str, list[tuple[float, float]]] = {"MJoin": [], "XJoin": [], "caches": [], "caches by priority": [], "auto": []}
+    for kilobytes in (1, 4, 8, 12, 16, 20, 24, 28, 32, 40, 64, 96, 128):
+        cap = windows + kilobytes * 1000.0
+        lines["MJoin"].append((kilobytes, load(base)))
+        tree = plan(sample_point(8, "bjtree", "off", seconds, cap))
+        lines["XJoin"].append((kilobytes, load(tree) if tree.qualified else math.nan))
+        lines["caches"].append((kilobytes, load(plan(sample_point(8, "mjoin", "global", seconds, cap)))))
+        lines["auto"].append((kilobytes, load(plan(sample_point(8, "auto", "auto", seconds, cap)))))
+        lines["caches by priority"].append((kilobytes, by_priority(seconds, kilobytes * 1000.0)))
+    print("Fig. 13: memory for subresults, D8")
+    print("  kB                " + "".join(f"{x:>8.0f}" for x, _ in lines["MJoin"]))
+    for name, line in lines.items():
+        print(f"  {name:<18}" + "".join(f"{'–':>8}" if math.isnan(y) else f"{y:>8.0f}" for _, y in line))
+    feasible = [x for x, y in lines["XJoin"] if not math.isnan(y)]
+    smooth = all(a[1] <= b[1] * (1 + 1e-9) for a, b in itertools.pairwise(lines["caches"]))
+    print(
+        f"  {'agrees' if feasible and feasible[0] > 1 else 'DIFFERS'}: no XJoin fits below a threshold, "
+        f"here {feasible[0] if feasible else '–'} kB (the paper: 25.6)"
+    )
+    print(f"  {'agrees' if smooth else 'DIFFERS'}: caches use whatever memory there is, and more never hurts")
+    print(" ", line_chart(PICTURES / "caches-fig13.svg", "Fig. 13: memory, D8", "kB for subresults", "tuples per CPU-second", lines, markers=True))
+
+
+def by_priority(seconds: float, memory_bytes: float) -> float:
+    """The load where caches are chosen as if memory were free and then served by net benefit per byte (§5)."""
+    from solvers.caches.global_caches import global_candidates
+
+    request = sample_point(8, "mjoin", "off", seconds)
+    problem = problem_of(request)
+    made = plan(request)
+    names = [stream.name for stream in request.query.streams]
+    orders = [[names.index(probe.target) for probe in pipeline.probes] for pipeline in made.operators[-1].pipelines]
+    priced = problem.model.price(make_join(range(4), orders))
+    pipelines = Pipelines.of(priced.joins[0])
+    found = global_candidates(problem.model, Attributes.of(request.query, problem.model.graph), pipelines)
+    program, _ = program_of(pipelines, found, memory_bytes)
+    chosen = exact(program.without_cap(), Deadline.after(60)).choice
+    cost = priced.cpu - program.cost_without_caches + priority_allocation(program, chosen).cost
+    return sum(problem.model.graph.rates) / cost
+
+
+def solver_times() -> None:
+    cp_sat(random_program(1), Deadline.after(60))
+    print("The integer program, one core, CPU and wall time (median of 9); greedy and the LP bound against the optimum")
+    for streams, candidates, capped in ((15, 172, False), (15, 172, True), (28, 687, False), (28, 687, True)):
+        cpu, wall, ratios, bounds = [], [], [], []
+        for seed in range(9):
+            program = wide_program(seed, streams, candidates, capped)
+            before = time.process_time(), time.perf_counter()
+            solved = exact(program, Deadline.after(60))
+            cpu.append(time.process_time() - before[0])
+            wall.append(time.perf_counter() - before[1])
+            assert solved.optimal
+            if seed < 3:
+                ratios.append(greedy(program).cost / solved.cost)
+                bounds.append(relaxation(program).bound / solved.cost)
+        capped_words = " capped" if capped else ""
+        print(
+            f"  {candidates} candidates{capped_words}: {1e3 * sorted(cpu)[4]:.0f} ms CPU, {1e3 * sorted(wall)[4]:.0f} ms wall, "
+            f"slowest {1e3 * max(cpu):.0f} ms CPU; greedy at most {max(ratios):.3f} times, LP bound at least {min(bounds):.4f} of the optimum"
+        )
+
+
+def main() -> None:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    table_2()
+    sweeps()
+    memory_sweep()
+    solver_times()
+
+
+if __name__ == "__main__":
+    main()
