@@ -25,7 +25,7 @@ Departs from paper 2, which does not say how the tolerance is split, covers gree
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ from solvers.allocation.productivity import PlanPaths
 from solvers.cover.greedy import CoverPath, greedy_cover
 from solvers.graph import bits
 
-__all__ = ["Refresh", "ages", "cover_shares", "cpu_of", "greedy_shares", "joint_shares", "residences", "split_tolerance"]
+__all__ = ["Refresh", "ages", "cover_shares", "cpu_of", "greedy_shares", "joint_shares", "least_cost_stays", "residences", "split_tolerance"]
 
 PRECISION = 1e-5  # of the least CPU
 BARRIER_GROWTH = 50.0
@@ -133,36 +133,46 @@ def split_tolerance(plan: PlanPaths, tolerances: Sequence[float]) -> Refresh:
             chains[chain] = min(tolerance, chains.get(chain, math.inf))
     if not chains:
         return Refresh((0.0,) * len(plan.subresults))
-    involved = sorted({j for chain in chains for j in chain})
-    stays = _least_cost_stays(plan, involved, chains)
-    renewals = [0.0] * len(plan.subresults)
-    for j, stay in zip(involved, stays, strict=True):
-        renewals[j] = 1.0 / float(f"{stay * (1.0 - 5e-6):.6g}")
+    renewals = [[1.0 / plan.windows[i] if subresult.mask >> i & 1 else 0.0 for i in range(len(plan.windows))] for subresult in plan.subresults]
+    stays = least_cost_stays(renewals, plan.cpu, chains)
     # Rounding must not ask for more than all shares together bring.
-    most = [math.fsum(1.0 / plan.windows[i] for i in bits(subresult.mask)) for subresult in plan.subresults]
-    return Refresh(tuple(min(renewal, limit) for renewal, limit in zip(renewals, most, strict=True)))
+    return Refresh(tuple(0.0 if math.isinf(stay) else min(1.0 / stay, math.fsum(row)) for stay, row in zip(stays, renewals, strict=True)))
 
 
-def _least_cost_stays(plan: PlanPaths, involved: list[int], chains: dict[tuple[int, ...], float]) -> list[float]:
-    """The times that tuples stay in the involved subresults at the least cost: the barrier method."""
+def least_cost_stays(renewals: Sequence[Sequence[float]], costs: Sequence[float], chains: Mapping[tuple[int, ...], float]) -> list[float]:
+    """How long tuples may stay in each state so that renewing them costs least; infinity where no chain holds the state.
+
+    renewals[j][i]: times a second that path i, used to its limit, renews state j; costs[i]: what that costs; chains: states
+    that a tuple passes one after the other, and the seconds that it may take for all of them. The barrier method.
+    """
     import numpy as np  # on the first call only: requests without shortage do without it
 
-    masks = [plan.subresults[j].mask for j in involved]
-    streams = [i for i in range(len(plan.windows)) if any(mask >> i & 1 for mask in masks)]
-    holds = np.array([[1.0 / plan.windows[i] if mask >> i & 1 else 0.0 for i in streams] for mask in masks])
+    involved = sorted({j for chain in chains for j in chain})
+    useful = [i for i in range(len(costs)) if any(renewals[j][i] > 0.0 for j in involved)]
+    holds = np.array([[renewals[j][i] for i in useful] for j in involved])
     place = {j: number for number, j in enumerate(involved)}
     paths = np.zeros((len(chains), len(involved)))
     for row, (chain, tolerance) in enumerate(chains.items()):
         for j in chain:
             paths[row, place[j]] = 1.0 / tolerance
-    cost = np.array([plan.cpu[i] for i in streams])
+    cost = np.array([costs[i] for i in useful])
     total = float(cost.sum())
-    cost = cost / total if total > 0.0 else np.full(len(streams), 1.0 / len(streams))
+    cost = cost / total if total > 0.0 else np.full(len(useful), 1.0 / len(useful))
+    stays = _barrier(holds, paths, cost)
+    result = [math.inf] * len(renewals)
+    for j, stay in zip(involved, stays, strict=True):
+        result[j] = float(f"{stay * (1.0 - 5e-6):.6g}")
+    return result
+
+
+def _barrier(holds: Any, paths: Any, cost: Any) -> list[float]:
+    """The stays 1/(holds·p) of the p within (0, 1) of least cost with paths·stays ≤ 1."""
+    import numpy as np
 
     slack = 1.0 - float((paths @ (1.0 / holds.sum(axis=1))).max())
     if slack <= 1e-9:
         return [float(stay) for stay in 1.0 / holds.sum(axis=1)]
-    shares = np.full(len(streams), 1.0 - slack / 2.0)
+    shares = np.full(len(cost), 1.0 - slack / 2.0)
     weight = 1.0
     for _ in range(MAX_STEPS):
         stays = 1.0 / (holds @ shares)
@@ -173,7 +183,7 @@ def _least_cost_stays(plan: PlanPaths, involved: list[int], chains: dict[tuple[i
         step = _newton_step(gradient, (holds.T * bend) @ holds, 1.0 / shares**2 + 1.0 / (1.0 - shares) ** 2, slopes * pressure[:, None])
         decrement = math.sqrt(max(0.0, float(-gradient @ step)))
         if decrement < CENTRED:
-            if (len(chains) + 2 * len(streams)) / weight < PRECISION * float(cost @ shares):
+            if (len(paths) + 2 * len(cost)) / weight < PRECISION * float(cost @ shares):
                 break
             weight *= BARRIER_GROWTH
             continue

@@ -82,8 +82,12 @@ def simulate(
     seconds: float,
     seed: int = 0,
     poisson: bool = False,
+    kept: Mapping[int, int] | None = None,
 ) -> Outcome:
-    """Run the plan with full shares until its states are full, with `shares` for as long again, then measure for `seconds`."""
+    """Run the plan with full shares until its states are full, with `shares` for twice as long, then measure for `seconds`.
+
+    `kept` are subresults that keep another number of tuples than size(S).
+    """
     rng = random.Random(seed)
     n = len(graph)
     domains = [max(1, round(1.0 / edge.selectivity)) for edge in graph.edges]
@@ -100,7 +104,9 @@ def simulate(
                 for p, edge in enumerate(graph.edges)
                 if block & edge.mask and outside & edge.mask
             )
-            state = State(leaf, max(1, round(graph.size(block))), graph.window_seconds[leaf] if timed and leaf is not None else None)
+            state = State(
+                leaf, (kept or {}).get(block) or max(1, round(graph.size(block))), graph.window_seconds[leaf] if timed and leaf is not None else None
+            )
             state.predicates = predicates
             states[number, k] = state
 

@@ -1,0 +1,182 @@
+"""Paper 2's figures again: JAQPOT, the joint optimum and the four heuristics by half-way productivity, on linear and bushy plans.
+
+Parameters are Table 3's: rates 300–1200, 200–5000 tuples in every state, kept subresults included, selectivities 0.01–0.1,
+freshness 1.5–5 windows; the resource is probes. Fig. 6 and 7 follow from the rates: at these figures a plan makes millions of
+tuples a second. Fig. 9's stale results are counted tuple by tuple, on plans of the same shapes that are small enough to run.
+Heuristics pay no heed to freshness, so part of what they yield may be stale. Pictures go to build/bench.
+
+Where this differs from the paper: it finds GlobalHJPR ahead of the other heuristics, here EBestHJP is on linear plans and
+SBestHJP on bushy ones; and its heuristics make many stale results, here next to none, because none of them leaves a
+half-way join without resources that a kept subresult is renewed by. GrePP without a cover does, and is as stale as it says.
+
+WATERSMEET_BENCH=full averages over ten times as many plans.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import time
+from pathlib import Path as File
+
+from models.request import Costs
+from solvers.allocation.grepp import grepp
+from solvers.allocation.heuristics import HEURISTICS
+from solvers.allocation.in_plans import share_out
+from solvers.allocation.jaqpot import jaqpot
+from solvers.allocation.joint import joint
+from solvers.cost import CostModel
+from solvers.graph import join_graph
+from tests.bench.svg import line_chart
+from tests.graphs import random_graph
+from tests.solvers.allocation.paper2 import POLICIES, PROBES, Case, table_3
+from tests.solvers.allocation.plans import random_tree
+from tests.solvers.allocation.simulation import shares_of_flow, shares_of_streams, simulate
+
+BUILD = File("build/bench")
+PLANS = 200 if os.environ.get("WATERSMEET_BENCH") == "full" else 20
+
+
+def changing_selectivities(name: str) -> None:
+    """Fig. 6: ten minutes at 30 % of the saturation resources, freshness 1.5 windows; selectivities change at minutes 3 and 7."""
+    settings = [(0, [0.01, 0.01, 0.05]), (3, [0.03, 0.03, 0.05]), (7, [0.03, 0.03, 0.1])]
+    series: dict[str, list[tuple[float, float]]] = {}
+    done: dict[str, float] = {}
+    for number, (start, selectivities) in enumerate(settings):
+        case = Case.of([600.0, 800.0, 500.0, 700.0], [1000, 1500, 1200, 800], [1000, 1000], selectivities, name, 1.5)
+        end = settings[number + 1][0] if number + 1 < len(settings) else 10
+        for policy, rate in case.throughputs(0.3 * case.saturation[0]).items():
+            line = series.setdefault(policy, [(0.0, 0.0)])
+            before = done.get(policy, 0.0)
+            line += [(float(minute), before + rate * 60 * (minute - start)) for minute in range(start + 1, end + 1)]
+            done[policy] = line[-1][1]
+    line_chart(BUILD / f"paper2-fig6-{name}.svg", f"Changing selectivities, {name} plan", "minutes", "results so far", series)
+    best = max(value for policy, value in done.items() if policy in POLICIES.values())
+    both = f"JAQPOT {done['JAQPOT'] / best:.2f}, joint optimum {done['joint optimum'] / best:.2f}"
+    print(f"fig 6, {name}: after 10 minutes {both} times the best heuristic")
+
+
+def changing_capacity(name: str) -> None:
+    """Fig. 7: share of the saturation throughput by share of the saturation resources, averaged over random plans."""
+    parts = [part / 20 for part in range(21)]
+    totals: dict[str, list[list[float]]] = {}
+    ratios, gains = [], []
+    for seed in range(PLANS):
+        case = table_3(random.Random(seed), name, 3.0)
+        resources, saturation = case.saturation
+        for position, part in enumerate(parts):
+            made = case.throughputs(part * resources)
+            for policy, rate in made.items():
+                totals.setdefault(policy, [[] for _ in parts])[position].append(rate / saturation)
+            best = max(made[policy] for policy in POLICIES.values())
+            if 0.0 < part < 1.0 and best > 0.0:
+                ratios.append(made["JAQPOT"] / best)
+                gains.append(made["joint optimum"] / made["JAQPOT"] - 1.0)
+    series = {
+        policy: [(100 * part, 100 * statistics.mean(values)) for part, values in zip(parts, rows, strict=True)] for policy, rows in totals.items()
+    }
+    line_chart(BUILD / f"paper2-fig7-{name}.svg", f"Short capacity, {name} plan", "% of saturation resources", "% of saturation throughput", series)
+    by_part = {policy: {round(x): y for x, y in line} for policy, line in series.items()}
+    print(f"fig 7, {name}: throughput at 20/40/60/80 % of the resources, in % of saturation ({PLANS} plans)")
+    for policy, values in by_part.items():
+        print(f"  {policy:14}" + "".join(f"{values[part]:8.1f}" for part in (20, 40, 60, 80)))
+    print(
+        f"  JAQPOT over the best heuristic: {statistics.median(ratios):.2f} in the median, {statistics.mean(ratios):.2f} on average, "
+        f"{min(ratios):.2f}–{max(ratios):.1f} (paper: 2–6)"
+    )
+    print(f"  joint optimum over JAQPOT: {statistics.mean(gains):.2%} on average, {max(gains):.1%} at most")
+
+
+def stale_results() -> None:
+    """Fig. 9 a and b: share of stale results, tuple by tuple, where nothing covers the states; and with the joint optimum."""
+    for name in ("linear", "bushy"):
+        series: dict[str, list[tuple[float, float]]] = {}
+        for tolerance in (1.5, 3.0, 5.0):
+            shares: dict[str, list[float]] = {}
+            for seed in range(max(2, PLANS // 10)):
+                rng = random.Random(seed)
+                case = Case.of(
+                    [rng.uniform(10, 40) for _ in range(4)],
+                    [rng.randint(40, 150) for _ in range(4)],
+                    [rng.randint(40, 150) for _ in range(2)],
+                    [1 / rng.randint(20, 60) for _ in range(3)],
+                    name,
+                    tolerance,
+                )
+                if case.hopeless:
+                    continue
+                capacity = 0.25 * case.saturation[0]
+                runs = {
+                    POLICIES[key]: shares_of_flow(case.priced, case.paths, heuristic(capacity, case.paths)) for key, heuristic in HEURISTICS.items()
+                }
+                for policy, units in (("GrePP", grepp(capacity, case.paths)), ("joint optimum", joint(capacity, case.paths, case.required)[0])):
+                    runs[policy] = shares_of_streams(case.priced, [amount / path.limit for path, amount in zip(case.paths, units, strict=True)])
+                for policy, allowed in runs.items():
+                    outcome = simulate(case.model.graph, PROBES, case.priced, allowed, case.stated, 60.0, seed, poisson=True, kept=case.kept)
+                    shares.setdefault(policy, []).append(100 * outcome.stale_share)
+            for policy, values in shares.items():
+                series.setdefault(policy, []).append((tolerance, statistics.mean(values)))
+        line_chart(BUILD / f"paper2-fig9-{name}.svg", f"Stale results, {name} plan", "freshness in windows", "% of results", series, markers=True)
+        print(
+            f"fig 9, {name}: % of stale results at 1.5/3/5 windows: "
+            + ", ".join(f"{p} " + "/".join(f"{y:.0f}" for _, y in line) for p, line in series.items())
+        )
+
+
+def capacity_for_freshness() -> None:
+    """Fig. 9 d: share of the capacity that freshness takes, and how far the greedy cover is from the least."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    above, hopeless, count = [], 0, 0
+    for name in ("linear", "bushy", "five"):
+        for tolerance in (1.5, 2.0, 3.0, 4.0, 5.0):
+            shares = []
+            for seed in range(PLANS):
+                case = table_3(random.Random(seed), name, tolerance)
+                count += 1
+                if case.hopeless:
+                    hopeless += 1
+                    continue
+                least = joint(2.0 * case.saturation[0], case.paths, case.required)[1]
+                shares.append(100 * least / case.saturation[0])
+                above.append(jaqpot(2.0 * case.saturation[0], case.paths, case.required)[1] / least - 1.0)
+            if shares:
+                series.setdefault(name, []).append((tolerance, statistics.mean(shares)))
+    line_chart(BUILD / "paper2-fig9-capacity.svg", "What freshness takes", "freshness in windows", "% of saturation resources", series, markers=True)
+    for name, line in series.items():
+        print(f"fig 9 d, {name}: % of saturation resources for freshness: " + ", ".join(f"{x:g} windows {y:.1f}" for x, y in line))
+    print(
+        f"  {hopeless} of {count} plans cannot meet theirs; the greedy cover is {statistics.mean(above):.1%} above the least on average, "
+        f"{max(above):.1%} at most (paper: 11 %, 19 %)"
+    )
+
+
+def allocation_time() -> None:
+    """How long the allocation of one plan takes."""
+    for n in (5, 10, 20, 50):
+        times = []
+        for seed in range(10):
+            rng = random.Random(seed)
+            model = CostModel(join_graph(random_graph(rng, n, "random", log_selectivity=(-3.0, -1.0))), Costs())
+            priced = model.price(random_tree(model, rng))
+            stated = [4.0 * window for window in model.graph.window_seconds]
+            for again in range(2):
+                start = time.perf_counter()
+                share_out(model, priced, 0.3 * priced.cpu, stated)
+                if again:
+                    times.append(1000 * (time.perf_counter() - start))
+        print(f"allocation with freshness, {n} streams: {statistics.median(times):.1f} ms in the median, {max(times):.1f} at most")
+
+
+def main() -> None:
+    for name in ("linear", "bushy"):
+        changing_selectivities(name)
+        changing_capacity(name)
+    stale_results()
+    capacity_for_freshness()
+    allocation_time()
+    print(f"pictures in {BUILD}")
+
+
+if __name__ == "__main__":
+    main()
