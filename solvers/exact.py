@@ -17,30 +17,34 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from models.plan import Proof
 from models.request import Objective
-from solvers.choice import choose, objective_value
+from solvers.choice import choose, objective_value, overload
 from solvers.components import join_components, sum_of_staircases
 from solvers.cost import CostModel
 from solvers.deadline import Deadline
 from solvers.graph import bits
 from solvers.kernels import Floats, Ints, Sets, binary_splits, connected_sets, find, lowest, released
-from solvers.lower_bound import cpu_lower_bound
+from solvers.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.mjoin import mjoin_tree
-from solvers.search import Caps, Found, Point, Problem, make_join, point_of, staircase
+from solvers.search import Caps, Found, Lacking, Point, Problem, make_join, point_of, staircase, structure_key
 from solvers.seed_kernel import Prices, follow, members_as_rows, mjoin_excess, seeds
-from solvers.staircase_kernel import DENSE_INPUTS, FRONTIER, LEAST_BYTES, LEAST_CPU, staircases, wide_mjoin_excess
-from solvers.tree import Tree, leaf_mask
+from solvers.sensitivity import headroom
+from solvers.staircase_kernel import DENSE_INPUTS, FRONTIER, LEAST_BYTES, LEAST_CPU, LEAST_LOAD, Limits, staircases, wide_mjoin_excess
+from solvers.tree import Join, Tree, joins, leaf_mask
 
 __all__ = ["SPACE", "exact", "frontier_search"]
 
 SPACE = "all join trees"
+STOPPED = "The exact search stopped at its time limit."
+AGREED = 1e-9  # two factors this close are one: each comes out of a bisection on rounded sums
 SLACK = 1e-11  # of a cap: kernels and prices round differently, by far less than this
 LARGEST = 1e290  # sizes above this count as this: no plan that keeps them can be priced, and no infinity is subtracted
+EXPANSIONS = 60  # plans whose neighbours are tried as seeds
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
 
 
@@ -72,6 +76,8 @@ class _Component:
     prices: Prices
     base: float
     """The CPU that every plan of this part pays."""
+    splits: Ints
+    """The best binary tree, for seeds; empty where it takes too long."""
     _joins: dict[tuple[int, ...], tuple[tuple[int, ...], ...]] = field(default_factory=dict)
 
     def orders(self, blocks: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
@@ -106,6 +112,28 @@ class _Component:
             roots[(member & -member).bit_length() - 1] = (member, tree)
         return roots[0][1]
 
+    def solve(self, limits: Limits, deadline: Deadline) -> tuple[tuple[Tree, ...], bool]:
+        """Join trees by rising CPU, and whether nothing within the limits is missing."""
+        sets, prices = self.sets, self.prices
+        binary = members_as_rows(self.splits, sets) if self.splits.size else np.array([(1 << sets.n) - 1], np.int64)
+        seed_e, seed_m, seed_o, members = seeds(sets, prices, binary, limits.cap_e, limits.cap_m, EXPANSIONS)
+        stop = np.zeros(1, np.int64)
+        timer = threading.Timer(deadline.remaining(), _set, (stop,))
+        timer.daemon = True
+        timer.start()
+        try:
+            status, _, _, _, rows, point_rows, point_sets, entries, _ = staircases(sets, prices, seed_e, seed_m, seed_o, limits, stop)
+        finally:
+            timer.cancel()
+        listed = rows.tolist()
+        if status and not listed:
+            listed = [-2 - k for k in range(len(seed_e))]
+        trees = []
+        for row in listed:
+            family = [mask for mask in members[-2 - row].tolist() if mask] if row <= -2 else _members(sets, row, point_rows, point_sets, entries)
+            trees.append(self.tree(sorted(family, key=lambda mask: (mask.bit_count(), mask))))
+        return tuple(trees), status == 0
+
 
 def _place(sets: Sets, mask: int) -> int:
     return find(sets.keys, sets.places, sets.multiplier, sets.shift, mask)
@@ -137,40 +165,70 @@ def _component(model: CostModel, mask: int) -> _Component | None:
         grain=_grain(base),
         grain_bytes=_grain(model.leaves_bytes()),
     )
-    return _Component(model, list(bits(mask)), sets, prices, base)
+    splits = binary_splits(sets, costs.join, indexed, costs.append, costs.probe, costs.scan, SEED_PAIRS)
+    return _Component(model, list(bits(mask)), sets, prices, base, splits)
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """What the kernel found of one part: join trees by rising CPU excess, and whether nothing is missing."""
+class _Solver:
+    """The parts of one graph with their tables, and answers about the whole."""
 
-    trees: tuple[Tree, ...]
-    complete: bool
+    def __init__(self, model: CostModel) -> None:
+        self.model = model
+        self.masks = model.graph.components
+        self.parts = [_component(model, mask) if mask & (mask - 1) else None for mask in self.masks]
+        self.fits = all(part is not None for mask, part in zip(self.masks, self.parts, strict=True) if mask & (mask - 1))
+        pays = [part.base for part in self.parts if part is not None]
+        pays_bytes = [model.leaves_bytes()]
+        if len(self.masks) > 1:
+            root = join_components(model, [mjoin_tree(model, mask)[0] for mask in self.masks])
+            assert isinstance(root, Join)
+            pays.append(model.price_join([leaf_mask(tree) for tree in root.inputs], root.orders).cpu)
+            pays_bytes += [model.state_bytes(mask) for mask in self.masks if mask & (mask - 1)]
+        self.pays, self.pays_bytes = math.fsum(pays), math.fsum(pays_bytes)
 
+    def limits(self, caps: Caps, goal: int) -> Limits:
+        return Limits(
+            goal,
+            caps.cpu * (1.0 + SLACK) - self.pays,
+            caps.memory_bytes * (1.0 + SLACK) - self.pays_bytes,
+            caps.cpu * (1.0 - SLACK) - self.pays,
+            caps.memory_bytes * (1.0 - SLACK) - self.pays_bytes,
+            caps.cpu,
+            caps.memory_bytes,
+            self.pays,
+            self.pays_bytes,
+        )
 
-def _solve(component: _Component, limits: tuple[float, float, float, float], goal: int, deadline: Deadline) -> _Answer:
-    """The staircase of one part within the limits (cap_e, cap_m, sure_e, sure_m)."""
-    sets, prices = component.sets, component.prices
-    costs = component.model.costs
-    split = binary_splits(sets, costs.join, prices.indexed, costs.append, costs.probe, costs.scan, SEED_PAIRS)
-    binary = members_as_rows(split, sets) if split.size else np.array([(1 << sets.n) - 1], np.int64)
-    seed_e, seed_m, seed_o, members = seeds(sets, prices, binary)
-    stop = np.zeros(1, np.int64)
-    timer = threading.Timer(deadline.remaining(), _set, (stop,))
-    timer.daemon = True
-    timer.start()
-    try:
-        status, _, _, _, rows, point_rows, point_sets, entries, _ = staircases(sets, prices, seed_e, seed_m, seed_o, *limits, goal, stop)
-    finally:
-        timer.cancel()
-    trees = []
-    listed = rows.tolist()
-    if not listed and status:
-        listed = [-2 - k for k in range(len(seed_e))]
-    for row in listed:
-        family = [mask for mask in members[-2 - row].tolist() if mask] if row <= -2 else _members(sets, row, point_rows, point_sets, entries)
-        trees.append(component.tree(sorted(family, key=lambda mask: (mask.bit_count(), mask))))
-    return _Answer(tuple(trees), status == 0)
+    def points(self, caps: Caps, goal: int, deadline: Deadline) -> tuple[tuple[Point, ...], bool]:
+        """Priced plans by rising CPU, and whether the answer is complete.
+
+        Complete, they hold every point of the frontier within the caps (FRONTIER), or the best one by the goal. LEAST_LOAD takes the caps
+        as its yardstick alone. Not complete, they are the plans found so far, some perhaps beyond the caps.
+        """
+        several = sum(part is not None for part in self.parts) > 1
+        limits = self.limits(caps, goal)
+        if goal == LEAST_LOAD:
+            limits = limits._replace(cap_e=math.inf, cap_m=math.inf)
+        trees: list[tuple[Tree, ...]] = []
+        complete = self.fits
+        for mask, part in zip(self.masks, self.parts, strict=True):
+            if part is None:
+                trees.append((mjoin_tree(self.model, mask)[0],))
+            else:
+                found, ended = part.solve(limits._replace(goal=FRONTIER) if several else limits, deadline)
+                trees.append(found)
+                complete = complete and ended
+        if not all(trees):
+            return (), complete
+        if len(trees) == 1:
+            return staircase(point_of(self.model, tree) for tree in trees[0]), complete
+        return sum_of_staircases(self.model, [[self._alone(tree) for tree in found] for found in trees]), complete
+
+    def _alone(self, tree: Tree) -> Point:
+        """A part's tree with the CPU of its own joins and the bytes of its inner states."""
+        nodes = list(joins(tree))
+        cpu = math.fsum(self.model.price_join([leaf_mask(child) for child in node.inputs], node.orders).cpu for node in nodes)
+        return Point(cpu, math.fsum(self.model.state_bytes(node.mask) for node in nodes[:-1]), tree)
 
 
 def _set(stop: Ints) -> None:
@@ -190,69 +248,117 @@ def _members(sets: Sets, row: int, point_rows: Ints, point_sets: Ints, entries: 
     return found
 
 
-def _points(problem: Problem, caps: Caps, goal: int, deadline: Deadline) -> tuple[tuple[Point, ...], bool]:
-    """Priced plans: all of the frontier within caps (or towards the goal), and whether that is proven."""
-    model = problem.model
-    parts: list[tuple[tuple[Tree, ...], bool]] = []
-    components: list[_Component | None] = []
-    for mask in model.graph.components:
-        components.append(_component(model, mask) if mask & (mask - 1) else None)
-    pays = math.fsum(component.base for component in components if component is not None)
-    pays_bytes = model.leaves_bytes()
-    if len(components) > 1:
-        blocks = list(model.graph.components)
-        root = join_components(model, [mjoin_tree(model, mask)[0] for mask in blocks])
-        assert not isinstance(root, int)
-        pays = math.fsum([pays, model.price_join([leaf_mask(tree) for tree in root.inputs], root.orders).cpu])
-        pays_bytes = math.fsum([pays_bytes, *(model.state_bytes(mask) for mask in blocks if mask & (mask - 1))])
-    limits = (
-        caps.cpu * (1.0 + SLACK) - pays,
-        caps.memory_bytes * (1.0 + SLACK) - pays_bytes,
-        caps.cpu * (1.0 - SLACK) - pays,
-        caps.memory_bytes * (1.0 - SLACK) - pays_bytes,
-    )
-    several = sum(component is not None for component in components) > 1
-    for mask, component in zip(model.graph.components, components, strict=True):
-        if component is None:
-            tree, proven = mjoin_tree(model, mask)
-            parts.append(((tree,), proven and mask & (mask - 1) == 0))
-        else:
-            answer = _solve(component, limits, FRONTIER if several else goal, deadline)
-            parts.append((answer.trees, answer.complete))
-    complete = all(proven for _, proven in parts)
-    if any(not trees for trees, _ in parts):
-        return (), complete
-    if len(parts) == 1:
-        return staircase(point_of(model, tree) for tree in parts[0][0]), complete
-    figures = []
-    for trees, _ in parts:
-        figures.append([_own(model, tree) for tree in trees])
-    return sum_of_staircases(model, figures), complete
-
-
-def _own(model: CostModel, tree: Tree) -> Point:
-    """A part's tree with the CPU of its joins and the bytes of its inner states."""
-    if isinstance(tree, int):
-        return Point(0.0, 0.0, tree)
-    priced = model.price(tree)
-    return Point(priced.cpu, priced.memory_bytes, tree)
-
-
 def frontier_search(problem: Problem, deadline: Deadline) -> Found:
-    """Every trade-off within the caps that is worth having."""
-    points, complete = _points(problem, problem.caps, FRONTIER, deadline)
-    points = tuple(point for point in points if problem.caps.admit(point))
-    if not points:
-        points, _ = _points(problem, Caps(), FRONTIER, deadline)
-        return Found(choose(problem, points), (), Proof.OPTIMAL if complete else Proof.NONE, None, SPACE)
-    best = choose(problem, points)
-    return Found(best, points, Proof.OPTIMAL if complete else Proof.NONE, objective_value(problem, best) if complete else None, SPACE)
+    """Every trade-off within the caps that is worth having; none, with `lacking`, where nothing fits."""
+    solver = _Solver(problem.model)
+    points, complete = solver.points(problem.caps, FRONTIER, deadline)
+    within = tuple(point for point in points if problem.caps.admit(point))
+    if within:
+        best = choose(problem, within)
+        if complete and problem.objective is not Objective.MAX_HEADROOM:
+            return Found(best, within, Proof.OPTIMAL, objective_value(problem, best), SPACE)
+        proof = Proof.OPTIMAL if complete else Proof.BOUNDED
+        return Found(best, within, proof, _relaxed(problem, deadline), SPACE, () if complete else (STOPPED,))
+    if complete:
+        return replace(_nothing_fits(problem, solver, _most_headroom(problem, solver, deadline), deadline), points=())
+    return replace(_best_so_far(problem, points, deadline), points=())
 
 
 def exact(problem: Problem, deadline: Deadline) -> Found:
-    goal = {Objective.MIN_CPU: LEAST_CPU, Objective.MIN_MEMORY: LEAST_BYTES}.get(problem.objective, FRONTIER)
-    points, complete = _points(problem, problem.caps, goal, deadline)
-    best = choose(problem, points)
+    """The best plan of all join trees within the caps, or the proof that there is none and what it would take."""
+    solver = _Solver(problem.model)
+    if problem.objective is Objective.MAX_HEADROOM and (math.isfinite(problem.caps.cpu) or math.isfinite(problem.caps.memory_bytes)):
+        most = _most_headroom(problem, solver, deadline)
+        if most.proof is Proof.OPTIMAL and not problem.caps.admit(most.best):
+            return _nothing_fits(problem, solver, most, deadline)
+        return most
+    goal = LEAST_BYTES if problem.objective is Objective.MIN_MEMORY else LEAST_CPU
+    points, complete = solver.points(problem.caps, goal, deadline)
+    within = [point for point in points if problem.caps.admit(point)]
+    if not complete:
+        return _best_so_far(problem, points, deadline)
+    if not within:
+        return _nothing_fits(problem, solver, _most_headroom(problem, solver, deadline), deadline)
+    best = choose(problem, within)
     value = objective_value(problem, best)
-    bound = value if complete else cpu_lower_bound(problem.model, deadline)
-    return Found(best, points, Proof.OPTIMAL if complete else Proof.BOUNDED, bound, SPACE)
+    return Found(best, points, Proof.OPTIMAL, value if math.isfinite(value) else None, SPACE)
+
+
+def _relaxed(problem: Problem, deadline: Deadline) -> float | None:
+    """A bound of the objective that takes next to no time."""
+    if problem.objective is Objective.MIN_CPU:
+        return cpu_lower_bound(problem.model, deadline)
+    if problem.objective is Objective.MIN_MEMORY:
+        return memory_lower_bound(problem.model)
+    bound = headroom_upper_bound(problem.model, problem.caps, deadline)
+    return bound if math.isfinite(bound) else None
+
+
+def _best_so_far(problem: Problem, points: tuple[Point, ...], deadline: Deadline) -> Found:
+    """What there is when the deadline strikes."""
+    best = choose(problem, points)
+    bound = _relaxed(problem, deadline)
+    return Found(best, points, Proof.NONE if bound is None else Proof.BOUNDED, bound, SPACE, (STOPPED,))
+
+
+def _nothing_fits(problem: Problem, solver: _Solver, most: Found, deadline: Deadline) -> Found:
+    """The least bad plan, and exactly what it would take. Each answer is a search of its own, under one cap or none."""
+    caps = problem.caps
+    asked = [
+        solver.points(Caps(), LEAST_CPU, deadline),
+        solver.points(Caps(), LEAST_BYTES, deadline),
+        solver.points(Caps(memory_bytes=caps.memory_bytes), LEAST_CPU, deadline) if math.isfinite(caps.memory_bytes) else ((), True),
+        solver.points(Caps(cpu=caps.cpu), LEAST_BYTES, deadline) if math.isfinite(caps.cpu) else ((), True),
+        solver.points(caps, LEAST_LOAD, deadline),
+    ]
+    at_memory_cap = [point.cpu for point in asked[2][0] if point.memory_bytes <= caps.memory_bytes]
+    at_cpu_cap = [point.memory_bytes for point in asked[3][0] if point.cpu <= caps.cpu]
+    points = staircase([*(point for found, _ in asked for point in found), *most.points])
+    best = choose(problem, points)
+    least_cpu, least_bytes = min(point.cpu for point in points), min(point.memory_bytes for point in points)
+    bounds = {Objective.MIN_CPU: least_cpu, Objective.MIN_MEMORY: least_bytes, Objective.MAX_HEADROOM: most.bound}
+    bound = bounds[problem.objective]
+    if not all(complete for _, complete in asked):
+        # That nothing fits is proven; what it would take is not, in full.
+        return Found(best, points, Proof.OPTIMAL, bound, SPACE, (STOPPED,))
+    lacking = Lacking(
+        least_cpu,
+        least_bytes,
+        min(at_memory_cap, default=None),
+        min(at_cpu_cap, default=None),
+        most.bound if most.proof is Proof.OPTIMAL and most.bound else None,
+    )
+    return Found(best, points, Proof.OPTIMAL, bound, SPACE, lacking=lacking)
+
+
+def _most_headroom(problem: Problem, solver: _Solver, deadline: Deadline) -> Found:
+    """The plan that bears the largest factor on all rates within the caps.
+
+    At a factor f the plan of least load max(CPU/cap, memory/cap) is found; it bears more than f, or no plan does. Its own largest factor
+    is the next f. Rises strictly, ends because plans are finite. A state that is better scanned at one rate and better indexed at another
+    is chosen anew at each f, while a plan's headroom holds today's choice: where these differ the last f is an upper bound.
+    """
+    model, graph, caps = problem.model, problem.model.graph, problem.caps
+    asking = replace(problem, objective=Objective.MAX_HEADROOM)
+    factor, here, first = 1.0, solver, True
+    met: list[Point] = []
+    while True:
+        points, complete = here.points(caps, LEAST_LOAD, deadline)
+        met += [point if first else point_of(model, point.tree) for point in points]
+        if not complete:
+            return _best_so_far(asking, staircase(met), deadline)
+        least = min(points, key=lambda point: (overload(asking, point), structure_key(point.tree)))
+        gain = headroom(here.model.price(least.tree), here.model.graph, caps)
+        if gain is None:
+            factor = math.inf
+        else:
+            factor *= gain if first else max(gain, 1.0)
+        if gain is None or factor == 0.0 or (gain <= 1.0 + SLACK and not first):
+            break
+        here, first = _Solver(CostModel(graph.scaled(factor), model.costs)), False
+    best = min(met, key=lambda point: (-objective_value(asking, point), point.cpu, point.memory_bytes, structure_key(point.tree)))
+    value = objective_value(asking, best)
+    if not math.isfinite(factor):
+        return Found(best, staircase(met), Proof.OPTIMAL, None, SPACE)
+    proof = Proof.OPTIMAL if value >= factor * (1.0 - AGREED) else Proof.BOUNDED
+    return Found(best, staircase(met), proof, max(factor, value), SPACE)

@@ -282,85 +282,117 @@ def by_falling_size(sets: Sets, family: Ints, count: int) -> None:
 
 
 @released
-def seeds(sets: Sets, prices: Prices, binary: Ints) -> tuple[Floats, Floats, Ints, Ints]:
-    """e, m, operators of a staircase of plans, and the members of each (rows, 0 after the last), from a binary tree and the plain mjoin."""
+def plan_figures(sets: Sets, prices: Prices, family: Ints, members: int, blocks: Ints, unions: Ints, to_go: Floats) -> tuple[float, float]:
+    """e and m of the plan with these members, by falling size."""
+    e, m = 0.0, 0.0
+    for f in range(members):
+        inputs = inputs_of(sets, family, members, family[f], 0, blocks)
+        e += join_excess(sets, prices, blocks, inputs, family[f], unions, to_go)
+        if f:
+            s = find(sets.keys, sets.places, sets.multiplier, sets.shift, family[f])
+            e += kept_excess(sets, prices, s)
+            m += kept_bytes(sets, prices, s)
+    return e, m
+
+
+@released
+def seeds(sets: Sets, prices: Prices, binary: Ints, cap_e: float, cap_m: float, expansions: int) -> tuple[Floats, Floats, Ints, Ints]:
+    """e, m, operators of a staircase of plans, and the members of each (rows, 0 after the last).
+
+    Two descents, from the binary tree by removals and from the plain mjoin by additions, then up to `expansions` points of the
+    staircase in turn: of each every plan with one member less or one more. Points beyond the caps serve only as starts.
+    """
     n = sets.n
     every = (1 << n) - 1
-    room = 4 * n + 64
+    room = 4096 + 64 * n
     es, ms, os, rows = np.empty(room), np.empty(room), np.empty(room, np.int64), np.empty(room, np.int64)
     families = np.zeros((room, n), np.int64)
+    expanded = np.zeros(room, np.bool_)
     used = 0
     count = 0
     unions, to_go = np.empty(1 << EXACT_INPUTS, np.int64), np.empty(1 << EXACT_INPUTS)
     blocks = np.empty(n + 1, np.int64)
-    trial = np.empty(n + 1, np.int64)
-    inner = np.empty(n + 1, np.int64)
+    other = np.empty(n + 1, np.int64)
     family = np.zeros(n + 2, np.int64)
-    for path in range(2):
-        members = 1
-        family[0] = every
-        if path == 0:
-            members = binary.size
-            family[:members] = binary
-            by_falling_size(sets, family, members)
-        while True:
-            e, m = 0.0, 0.0
-            for f in range(members):
-                inputs = inputs_of(sets, family, members, family[f], 0, blocks)
-                e += join_excess(sets, prices, blocks, inputs, family[f], unions, to_go)
-                if family[f] != every:
-                    s = find(sets.keys, sets.places, sets.multiplier, sets.shift, family[f])
-                    e += kept_excess(sets, prices, s)
-                    m += kept_bytes(sets, prices, s)
-            if not dominated(es, ms, os, count, e, m, members) and used < room and count < room - 1:
-                families[used, :members] = family[:members]
-                count = insert(es, ms, os, rows, count, e, m, members, used)
-                used += 1
-            best, chosen = np.inf, 0
-            for f in range(members):
-                whole = family[f]
-                inputs = inputs_of(sets, family, members, whole, 0, blocks)
-                cost = join_excess(sets, prices, blocks, inputs, whole, unions, to_go)
-                if path == 0:
-                    if whole == every:
-                        continue
-                    g = f - 1
-                    while whole & ~family[g]:
-                        g -= 1
-                    above = inputs_of(sets, family, members, family[g], 0, trial)
-                    change = -cost - join_excess(sets, prices, trial, above, family[g], unions, to_go)
-                    s = find(sets.keys, sets.places, sets.multiplier, sets.shift, whole)
-                    above = inputs_of(sets, family, members, family[g], whole, trial)
-                    change += join_excess(sets, prices, trial, above, family[g], unions, to_go) - kept_excess(sets, prices, s)
-                    freed = kept_bytes(sets, prices, s)
-                    ratio = change / freed if freed > 0.0 else (-np.inf if change <= 0.0 else np.inf)
-                    if ratio < best or chosen == 0:
-                        best, chosen = ratio, whole
-                elif inputs > 2:
-                    for i in range(inputs):
-                        for j in range(i + 1, inputs):
-                            if sets.around[blocks[i]] & sets.mask[blocks[j]] == 0:
-                                continue
-                            part = sets.mask[blocks[i]] | sets.mask[blocks[j]]
-                            s = find(sets.keys, sets.places, sets.multiplier, sets.shift, part)
-                            inner[0] = s
-                            width = 1
-                            for k in range(inputs):
-                                if k not in (i, j):
-                                    inner[width] = blocks[k]
-                                    width += 1
-                            change = join_excess(sets, prices, inner, width, whole, unions, to_go) - cost
-                            change += binary_excess(sets, prices, blocks[i], blocks[j]) + kept_excess(sets, prices, s)
-                            added = kept_bytes(sets, prices, s)
-                            if change >= 0.0:
-                                continue
-                            ratio = change / added if added > 0.0 else -np.inf
-                            if ratio < best or chosen == 0:
-                                best, chosen = ratio, part
-            if chosen == 0:
-                break
-            if path == 0:
-                kept = 0
+    trial = np.zeros(n + 2, np.int64)
+    cost_of = np.zeros(n + 2)
+    members = binary.size
+    family[:members] = binary
+    by_falling_size(sets, family, members)
+    phase = 0  # 0: removals, 1: additions, 2: both, from the staircase
+    while used < room - 1 and count < room - 1:
+        e, m = 0.0, 0.0
+        for f in range(members):
+            inputs = inputs_of(sets, family, members, family[f], 0, blocks)
+            cost_of[f] = join_excess(sets, prices, blocks, inputs, family[f], unions, to_go)
+            e += cost_of[f]
+            if f:
+                s = find(sets.keys, sets.places, sets.multiplier, sets.shift, family[f])
+                e += kept_excess(sets, prices, s)
+                m += kept_bytes(sets, prices, s)
+        if phase < 2 and e < np.inf and not dominated(es, ms, os, count, e, m, members):
+            families[used, :members] = family[:members]
+            count = insert(es, ms, os, rows, count, e, m, members, used)
+            used += 1
+        best, chosen = np.inf, 0
+        for f in range(members):
+            whole = family[f]
+            inputs = inputs_of(sets, family, members, whole, 0, blocks)
+            for i in range(-1, inputs):
+                for j in range(i + 1, inputs):
+                    if i < 0:
+                        # Without this member: its inputs go to the join above.
+                        if j > 0 or f == 0 or phase == 1:
+                            continue
+                        part = whole
+                        g = f - 1
+                        while whole & ~family[g]:
+                            g -= 1
+                        width = inputs_of(sets, family, members, family[g], whole, other)
+                        s = find(sets.keys, sets.places, sets.multiplier, sets.shift, whole)
+                        change = join_excess(sets, prices, other, width, family[g], unions, to_go)
+                        change -= cost_of[f] + cost_of[g] + kept_excess(sets, prices, s)
+                        grown = -kept_bytes(sets, prices, s)
+                    else:
+                        # With two of its inputs joined first.
+                        if phase == 0 or inputs < 3 or sets.around[blocks[i]] & sets.mask[blocks[j]] == 0:
+                            continue
+                        part = sets.mask[blocks[i]] | sets.mask[blocks[j]]
+                        s = find(sets.keys, sets.places, sets.multiplier, sets.shift, part)
+                        other[0] = s
+                        width = 1
+                        for k in range(inputs):
+                            if k not in (i, j):
+                                other[width] = blocks[k]
+                                width += 1
+                        change = join_excess(sets, prices, other, width, whole, unions, to_go) - cost_of[f]
+                        change += binary_excess(sets, prices, blocks[i], blocks[j]) + kept_excess(sets, prices, s)
+                        grown = kept_bytes(sets, prices, s)
+                    if phase < 2:
+                        if phase == 1 and change >= 0.0:
+                            continue
+                        ratio = change / abs(grown) if grown != 0.0 else (-np.inf if change <= 0.0 else np.inf)
+                        if ratio < best or chosen == 0:
+                            best, chosen = ratio, part
+                    if not dominated(es, ms, os, count, e + change, m + grown, 0) and used < room - 1 and e + change < np.inf:
+                        kept = 0
+                        for k in range(members):
+                            if i >= 0 or k != f:
+                                trial[kept] = family[k]
+                                kept += 1
+                        if i >= 0:
+                            trial[kept] = part
+                            kept += 1
+                            by_falling_size(sets, trial, kept)
+                        # Differences round: the figures of a plan that stays are summed anew.
+                        new_e, new_m = plan_figures(sets, prices, trial, kept, other, unions, to_go)
+                        if not dominated(es, ms, os, count, new_e, new_m, kept):
+                            families[used, :kept] = trial[:kept]
+                            count = insert(es, ms, os, rows, count, new_e, new_m, kept, used)
+                            used += 1
+        if phase < 2 and chosen:
+            kept = 0
+            if phase == 0:
                 for f in range(members):
                     if family[f] != chosen:
                         family[kept] = family[f]
@@ -370,6 +402,24 @@ def seeds(sets: Sets, prices: Prices, binary: Ints) -> tuple[Floats, Floats, Int
                 family[members] = chosen
                 members += 1
                 by_falling_size(sets, family, members)
+            continue
+        phase += 1
+        if phase == 1:
+            members = 1
+            family[0] = every
+            continue
+        phase = 2
+        members = 0
+        for k in range(count):
+            if not expanded[rows[k]] and es[k] <= cap_e and ms[k] <= cap_m:
+                expanded[rows[k]] = True
+                while members < n and families[rows[k], members]:
+                    family[members] = families[rows[k], members]
+                    members += 1
+                break
+        if members == 0 or expansions == 0:
+            break
+        expansions -= 1
     found = np.zeros((count, n), np.int64)
     for k in range(count):
         found[k] = families[rows[k]]

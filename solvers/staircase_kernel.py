@@ -20,6 +20,8 @@ from `seeds`), or what breaks a limit. Probe orders are computed for the partiti
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,30 +39,130 @@ from solvers.seed_kernel import (
     scanning,
 )
 
-__all__ = ["FRONTIER", "LEAST_BYTES", "LEAST_CPU", "staircases"]
+__all__ = ["FRONTIER", "LEAST_BYTES", "LEAST_CPU", "LEAST_LOAD", "Limits", "staircases"]
 
-FRONTIER, LEAST_CPU, LEAST_BYTES = 0, 1, 2  # what is asked for
+FRONTIER, LEAST_CPU, LEAST_BYTES, LEAST_LOAD = 0, 1, 2, 3  # what is asked for
 DENSE_INPUTS = 13  # up to here all unions of blocks fit a small table; beyond, the table of connected sets is walked
 SHAVED = 1.0 - 1e-13  # bounds are sums in another order than costs: this much below is never above
 MAX_POINTS = 1 << 14  # of one staircase
 
 
+class Limits(NamedTuple):
+    """What the caps leave above what every plan pays, and what is asked for."""
+
+    goal: int
+    cap_e: float
+    """Nothing above is kept: the CPU cap and a little more, because kernels round differently from prices."""
+    cap_m: float
+    sure_e: float
+    """Up to here a plan is surely within the CPU cap: a little less than it."""
+    sure_m: float
+    cpu: float
+    """The caps themselves and what every plan pays, for LEAST_LOAD: the least max(CPU / cap, memory / cap)."""
+    bytes: float
+    pays: float
+    pays_bytes: float
+
+
 @released
-def smallest_above(sets: Sets) -> Floats:
-    """For every set the size of the smallest connected set above it, all streams excepted."""
-    total = sets.mask.size
-    least = np.full(total, np.inf)
-    for s in range(total - 2, -1, -1):
+def tightened(limits: Limits, limit_e: float, limit_m: float, e: float, m: float) -> tuple[float, float]:
+    """The limits once a plan with these figures is found: worse ones are not asked for."""
+    if limits.goal == LEAST_LOAD:
+        load = max((e + limits.pays) / limits.cpu, (m + limits.pays_bytes) / limits.bytes) * (2.0 - SHAVED)
+        return min(limit_e, load * limits.cpu - limits.pays), min(limit_m, load * limits.bytes - limits.pays_bytes)
+    if e <= limits.sure_e and m <= limits.sure_m:
+        if limits.goal == LEAST_CPU:
+            return min(limit_e, e), limit_m
+        if limits.goal == LEAST_BYTES:
+            return limit_e, min(limit_m, m)
+    return limit_e, limit_m
+
+
+@released
+def partial_results(sets: Sets, made: float) -> Floats:
+    """costs[s, j]: what the first j partial results of a pipeline that starts at s cost at least, per 1/T.
+
+    The t-th partial result is a connected set above s with at least t streams more, and not all streams: it costs at least
+    what the smallest such set does.
+    """
+    total, n = sets.mask.size, sets.n
+    costs = np.zeros((total, n))
+    if made == 0.0:
+        return costs
+    for s in range(total - 1, -1, -1):
+        costs[s, 1:] = np.inf
         open_ = sets.around[s]
-        best = np.inf
         while open_:
             x = lowest(open_)
             open_ &= open_ - 1
             above = find(sets.keys, sets.places, sets.multiplier, sets.shift, sets.mask[s] | (1 << x))
             if above != total - 1:
-                best = min(best, sets.size[above], least[above])
-        least[s] = best
-    return least
+                costs[s, 1] = min(costs[s, 1], made * sets.size[above], costs[above, 1])
+                for t in range(2, n):
+                    costs[s, t] = min(costs[s, t], costs[above, t - 1])
+    for s in range(total):
+        for t in range(2, n):
+            costs[s, t] += costs[s, t - 1]
+    return costs
+
+
+@released
+def code_excess(weights: Floats, count: int, queue: Floats) -> float:
+    """Huffman(weights) − Σ weights: see `lower_bound`. `weights` by rising value; `queue` is scratch."""
+    total = 0.0
+    taken, head = 0, 0
+    for merged in range(count - 1):
+        pair = 0.0
+        for _ in range(2):
+            if taken < count and (head == merged or weights[taken] <= queue[head]):
+                pair += weights[taken]
+                taken += 1
+            else:
+                pair += queue[head]
+                head += 1
+        queue[merged] = pair
+        if merged < count - 2:
+            total += pair
+    return total
+
+
+@released
+def inside_and_outside(sets: Sets, prices: Prices, ahead: Floats) -> tuple[Floats, Floats]:
+    """For every set the least excess of its own joins, and of all joins above it once it is kept, by prefix codes (`lower_bound`)."""
+    total, n = sets.mask.size, sets.n
+    inside, outside = np.zeros(total), np.zeros(total)
+    if prices.made == 0.0:
+        return inside, outside
+    factor = SHAVED * (prices.made + min(prices.keep, prices.made / 2.0)) / prices.made
+    weight = np.empty(n)
+    for i in range(n):
+        weight[i] = sets.pace[i] * ahead[i, 1]
+    order = np.argsort(weight)
+    chosen, queue = np.empty(n + 1), np.empty(n + 1)
+    for s in range(n, total - 1):
+        mask = sets.mask[s]
+        count = 0
+        for k in range(n):
+            if mask >> order[k] & 1:
+                chosen[count] = weight[order[k]]
+                count += 1
+        inside[s] = factor * code_excess(chosen, count, queue)
+        own = sets.pace[s] * ahead[s, 1]
+        count = 0
+        placed = False
+        for k in range(n):
+            if mask >> order[k] & 1 == 0:
+                if not placed and own <= weight[order[k]]:
+                    chosen[count] = own
+                    count += 1
+                    placed = True
+                chosen[count] = weight[order[k]]
+                count += 1
+        if not placed:
+            chosen[count] = own
+            count += 1
+        outside[s] = factor * code_excess(chosen, count, queue)
+    return inside, outside
 
 
 @released
@@ -144,17 +246,13 @@ def staircases(
     seed_e: Floats,
     seed_m: Floats,
     seed_o: Ints,
-    cap_e: float,
-    cap_m: float,
-    sure_e: float,
-    sure_m: float,
-    goal: int,
+    limits: Limits,
     stop: NDArray[np.int64],
 ) -> tuple[int, Floats, Floats, Ints, Ints, Ints, Ints, Ints, Ints]:
     """status (0: complete, 1: stopped), then the frontier: e, m, operators, rows; then what rows refer to: points' rows, points' sets, rows, steps.
 
     A row ≥ 0 starts in `entries` with a number of inputs, then the inputs: −1−i is stream i, p ≥ 0 is point p. Row −1 is the plain mjoin,
-    row −2−k seed k. Nothing above cap_e or cap_m is kept; a point within sure_e and sure_m is surely within the caps.
+    row −2−k seed k. Nothing beyond the limits is kept.
     """
     total, n = sets.mask.size, sets.n
     root = total - 1
@@ -163,41 +261,37 @@ def staircases(
     for s in range(n, total):
         kept_e[s] = kept_excess(sets, prices, s)
         kept_m[s] = kept_bytes(sets, prices, s)
-    above = smallest_above(sets)
+    ahead = partial_results(sets, prices.made)
+    inside_least, outside_least = inside_and_outside(sets, prices, ahead)
     plain = plain_mjoins(sets, prices)
 
     root_e, root_m = np.empty(MAX_POINTS), np.empty(MAX_POINTS)
     root_o, root_r = np.empty(MAX_POINTS, np.int64), np.empty(MAX_POINTS, np.int64)
     root_count = 0
-    limit_e, limit_m = cap_e, cap_m
+    limit_e, limit_m = limits.cap_e, limits.cap_m
     for k in range(seed_e.size):
         e, m = seed_e[k], seed_m[k]
         if e <= limit_e and m <= limit_m and not dominated(root_e, root_m, root_o, root_count, e, m, seed_o[k]):
             root_count = insert(root_e, root_m, root_o, root_r, root_count, e, m, seed_o[k], -2 - k)
-            if e <= sure_e and m <= sure_m:
-                if goal == LEAST_CPU:
-                    limit_e = min(limit_e, e)
-                elif goal == LEAST_BYTES:
-                    limit_m = min(limit_m, m)
+            limit_e, limit_m = tightened(limits, limit_e, limit_m, e, m)
 
-    # The least share of a stream, whatever block of an mjoin it is in.
-    share = np.full(n, np.inf)
+    # share[t, i]: the least that stream i costs, whatever its block, in an mjoin whose pipelines have t partial results at least.
+    share = np.full((n, n), np.inf)
     usable = np.zeros(total, np.bool_)
     for s in range(total - 1):
         own = 0.0
         if s >= n:
-            own = kept_e[s]
-            if not (np.isfinite(own) and np.isfinite(kept_m[s])):
-                continue
-            if own > limit_e or kept_m[s] > limit_m or dominated(root_e, root_m, root_o, root_count, own, kept_m[s], 2):
+            own = kept_e[s] + inside_least[s]
+            e = own + outside_least[s]
+            if e > limit_e or kept_m[s] > limit_m or dominated(root_e, root_m, root_o, root_count, e, kept_m[s], 2):
                 continue
         usable[s] = True
-        per_pace = own / sets.pace[s] + prices.made * above[s]
         inside = sets.mask[s]
         while inside:
             i = lowest(inside)
             inside &= inside - 1
-            share[i] = min(share[i], sets.pace[i] * per_pace)
+            for t in range(n):
+                share[t, i] = min(share[t, i], sets.pace[i] * (own / sets.pace[s] + ahead[s, t]))
 
     # Blocks by lowest stream and number of streams, each list by rising bound.
     least_e, least_m = np.zeros(total), np.zeros(total)
@@ -218,7 +312,7 @@ def staircases(
     local = np.empty(begin[n * width], np.int64)
     local_begin = np.zeros(n * width + 1, np.int64)
     for i in range(n):
-        bound[i] = max(0.0, sets.pace[i] * prices.made * above[i] - share[i])
+        bound[i] = max(0.0, sets.pace[i] * ahead[i, 1] - share[1, i])
         g = i * width + 1
         listed[end[g]] = i
         end[g] += 1
@@ -240,6 +334,7 @@ def staircases(
     tail_e, tail_m, tail_o = np.empty(n + 2), np.empty(n + 2), np.empty(n + 2, np.int64)
     left_at, group_at, place_at = np.empty(n + 2, np.int64), np.empty(n + 2, np.int64), np.empty(n + 2, np.int64)
     e_at, m_at, o_at = np.empty(n + 2), np.empty(n + 2), np.empty(n + 2, np.int64)
+    first_at = np.empty((n + 1) * width)
     status = 0
     steps = 0
     layer = 2
@@ -262,11 +357,14 @@ def staircases(
         if stop[0]:
             status = 1
             break
-        own_e, own_m = kept_e[v], kept_m[v]
+        # What keeping V adds, and all joins above it at least.
+        own_e, own_m = kept_e[v] + outside_least[v], kept_m[v]
         if is_root:
             own_e, own_m = 0.0, 0.0
-        elif own_e > limit_e or own_m > limit_m or dominated(root_e, root_m, root_o, root_count, own_e, own_m, 2):
-            continue
+        else:
+            e = own_e + inside_least[v]
+            if e > limit_e or own_m > limit_m or dominated(root_e, root_m, root_o, root_count, e, own_m, 2):
+                continue
         if is_root:
             es, ms, os, rows, count = root_e, root_m, root_o, root_r, root_count
         else:
@@ -277,11 +375,8 @@ def staircases(
         hopeless = e + own_e > limit_e or dominated(es, ms, os, count, e, 0.0, 1)
         if not hopeless and (is_root or not dominated(root_e, root_m, root_o, root_count, e + own_e, own_m, 2)):
             count = insert(es, ms, os, rows, count, e, 0.0, 1, -1)
-            if is_root and e <= sure_e:
-                if goal == LEAST_CPU:
-                    limit_e = min(limit_e, e)
-                elif goal == LEAST_BYTES:
-                    limit_m = 0.0
+            if is_root:
+                limit_e, limit_m = tightened(limits, limit_e, limit_m, e, 0.0)
 
         if size > 2:
             # Blocks inside V, list by list.
@@ -301,9 +396,8 @@ def staircases(
             shares = 0.0
             inside = whole
             while inside:
-                shares += share[lowest(inside)]
+                shares += share[1, lowest(inside)]
                 inside &= inside - 1
-            lacking = -1.0  # the smallest connected set that lacks one block, once it is needed
             # Depth 0 places the block of the lowest stream: with all the rest it is a binary join, else an mjoin.
             depth = 0
             left_at[0] = whole
@@ -360,15 +454,45 @@ def staircases(
                         or dominated(es, ms, os, count, e_low, m_next, o_next)
                         or (not is_root and dominated(root_e, root_m, root_o, root_count, e_low + own_e, m_next + own_m, o_next + 1))
                     )
-                if deeper and rest and depth >= 2:
-                    # Four blocks at least: a second partial result in every pipeline.
-                    if lacking < 0.0:
-                        lacking = np.inf
-                        for k in range(filled):
-                            less = find(sets.keys, sets.places, sets.multiplier, sets.shift, whole & ~sets.mask[local[k]])
+                if deeper and (rest or depth >= 2):
+                    # All that is known of the mjoin by now: how many partial results there are at least, and of blocks
+                    # with all their neighbours placed the first of them.
+                    firsts = depth * width
+                    reach = max(depth + (1 if rest else 0) - 1, 1)
+                    first = np.inf
+                    for a in range(depth):
+                        first_at[firsts + a] = first_at[firsts - width + a]
+                        if sets.around[blocks[a]] & sets.mask[block]:
+                            both = find(sets.keys, sets.places, sets.multiplier, sets.shift, sets.mask[blocks[a]] | sets.mask[block])
+                            cost = prices.made * sets.size[both]
+                            first = min(first, cost + scanning(sets, prices, block, blocks[a]))
+                            first_at[firsts + a] = min(first_at[firsts + a], cost + scanning(sets, prices, blocks[a], block))
+                    first_at[firsts + depth] = first
+                    blocks[depth] = block
+                    e_low = 0.0
+                    for a in range(depth + 1):
+                        e_low += least_e[blocks[a]] + sets.pace[blocks[a]] * ahead[blocks[a], reach]
+                        if sets.around[blocks[a]] & rest == 0:
+                            e_low += sets.pace[blocks[a]] * max(0.0, first_at[firsts + a] - ahead[blocks[a], 1])
+                    inside = rest
+                    while inside:
+                        e_low += share[reach, lowest(inside)]
+                        inside &= inside - 1
+                    if rest == 0 and depth >= 3:
+                        # The last partial result lacks one block.
+                        last, second, whose = np.inf, np.inf, -1
+                        for a in range(depth + 1):
+                            less = find(sets.keys, sets.places, sets.multiplier, sets.shift, whole & ~sets.mask[blocks[a]])
                             if less >= 0:
-                                lacking = min(lacking, sets.size[less])
-                    e_low = (e_next + sets.pace[v] * prices.made * lacking) * SHAVED
+                                cost = prices.made * sets.size[less] + scanning(sets, prices, less, blocks[a])
+                                if cost < last:
+                                    last, second, whose = cost, last, a
+                                else:
+                                    second = min(second, cost)
+                        for a in range(depth + 1):
+                            cost = second if a == whose else last
+                            e_low += sets.pace[blocks[a]] * max(0.0, cost - (ahead[blocks[a], reach] - ahead[blocks[a], reach - 1]))
+                    e_low *= SHAVED
                     deeper = not (
                         e_low + own_e > limit_e
                         or dominated(es, ms, os, count, e_low, m_next, o_next)
@@ -386,45 +510,12 @@ def staircases(
                 if joins == 0:
                     continue
 
-                # A whole partition: bound it once more by its own first and last steps, then price it.
                 if joins == 2:
                     node = binary_excess(sets, prices, blocks[0], blocks[1])
+                elif joins <= DENSE_INPUTS:
+                    node = rounded(mjoin_excess(sets, prices, blocks, joins, whole, dense_unions, dense_to_go), prices.grain)
                 else:
-                    low_node = 0.0
-                    for a in range(joins):
-                        first, last = np.inf, np.inf
-                        for b in range(joins):
-                            if a == b:
-                                continue
-                            if sets.around[blocks[a]] & sets.mask[blocks[b]]:
-                                both = find(sets.keys, sets.places, sets.multiplier, sets.shift, sets.mask[blocks[a]] | sets.mask[blocks[b]])
-                                first = min(first, prices.made * sets.size[both] + scanning(sets, prices, blocks[a], blocks[b]))
-                            if joins > 3:
-                                less = find(sets.keys, sets.places, sets.multiplier, sets.shift, whole & ~sets.mask[blocks[b]])
-                                if less >= 0:
-                                    last = min(last, prices.made * sets.size[less] + scanning(sets, prices, less, blocks[b]))
-                        low_node += sets.pace[blocks[a]] * (first + last if joins > 3 else first)
-                    e = low_node
-                    m = 0.0
-                    o = 1
-                    for k in range(joins):
-                        if blocks[k] >= n:
-                            e += least_e[blocks[k]]
-                            m += least_m[blocks[k]]
-                            o += least_o[blocks[k]]
-                    e *= SHAVED
-                    if (
-                        e + own_e > limit_e
-                        or m + own_m > limit_m
-                        or dominated(es, ms, os, count, e, m, o)
-                        or (not is_root and dominated(root_e, root_m, root_o, root_count, e + own_e, m + own_m, o + 1))
-                    ):
-                        continue
-                    if joins <= DENSE_INPUTS:
-                        node = mjoin_excess(sets, prices, blocks, joins, whole, dense_unions, dense_to_go)
-                    else:
-                        node = wide_mjoin_excess(sets, prices, blocks, joins, whole, wide_to_go)
-                    node = rounded(node, prices.grain)
+                    node = rounded(wide_mjoin_excess(sets, prices, blocks, joins, whole, wide_to_go), prices.grain)
 
                 # Every choice of the blocks' points.
                 many = 0
@@ -472,11 +563,7 @@ def staircases(
                                 stop[0] = 1
                             if is_root:
                                 root_count = count
-                                if e <= sure_e and m <= sure_m:
-                                    if goal == LEAST_CPU:
-                                        limit_e = min(limit_e, e)
-                                    elif goal == LEAST_BYTES:
-                                        limit_m = min(limit_m, m)
+                                limit_e, limit_m = tightened(limits, limit_e, limit_m, e, m)
                             level -= 1
                             continue
                     block = inner[level]
@@ -505,15 +592,15 @@ def staircases(
             point_e[points + k], point_m[points + k] = es[k], ms[k]
             point_o[points + k], point_r[points + k], point_s[points + k] = os[k], rows[k], v
         points += count
-        least_e[v] = es[0] + own_e
+        least_e[v] = es[0] + kept_e[v]
         least_m[v] = ms[count - 1] + own_m
         least_o[v] = os[count - 1]
         for k in range(count):
             least_o[v] = min(least_o[v], os[k])
-        e = least_e[v] + sets.pace[v] * prices.made * above[v]
+        e = least_e[v] + sets.pace[v] * ahead[v, 1]
         inside = whole
         while inside:
-            e -= share[lowest(inside)]
+            e -= share[1, lowest(inside)]
             inside &= inside - 1
         bound[v] = max(0.0, e)
         g = lowest(whole) * width + size

@@ -6,35 +6,43 @@ which then only loads what is cached.
 
 from __future__ import annotations
 
-from models.request import Costs
+from models.request import Costs, Objective
 from solvers.cost import CostModel
+from solvers.deadline import Deadline
+from solvers.exact import exact, frontier_search
 from solvers.graph import Edge, JoinGraph
 from solvers.kernels import best_binary_tree, best_mjoin_orders
+from solvers.search import Caps, Problem
 
 __all__ = ["warm"]
 
+WIDE = 15  # streams of an mjoin that is too wide for the small table of unions
+ENOUGH = 10.0  # seconds; compiling does not count, and none of these takes one
 
-def _small_graph() -> JoinGraph:
-    """Four streams in a chain, with an observed sub-join: every kernel has something to do."""
-    rates = (10.0, 20.0, 30.0, 40.0)
+
+def _chain(n: int) -> JoinGraph:
+    """A chain of n streams, with an observed sub-join: every kernel has something to do."""
+    rates = tuple(10.0 * (i + 1) for i in range(n))
     return JoinGraph(
-        names=("a", "b", "c", "d"),
+        names=tuple(f"s{i}" for i in range(n)),
         rates=rates,
-        window_seconds=(1.0,) * 4,
+        window_seconds=(1.0,) * n,
         window_tuples=rates,
-        row_windows=(False,) * 4,
-        tuple_bytes=(100.0,) * 4,
-        edges=tuple(Edge(i, i + 1, True, 0.1) for i in range(3)),
-        observed=((0b11, 0.2),),
+        row_windows=(False,) * n,
+        tuple_bytes=(100.0,) * n,
+        edges=tuple(Edge(i, i + 1, True, 0.01) for i in range(n - 1)),
+        observed=((0b11, 0.02),),
     )
 
 
 def warm() -> None:
-    """Run each kernel once on a tiny graph."""
-    graph = _small_graph()
-    model = CostModel(graph, Costs())
-    best_mjoin_orders(model, graph.all)
-    best_binary_tree(model, graph.all)
+    """Run each kernel once on a small graph."""
+    for n in (4, WIDE):
+        model = CostModel(_chain(n), Costs())
+        best_mjoin_orders(model, model.graph.all)
+        best_binary_tree(model, model.graph.all)
+        frontier_search(Problem(model), Deadline.after(ENOUGH))
+        exact(Problem(model, Caps(1.0, 1e6), Objective.MAX_HEADROOM), Deadline.after(ENOUGH))
 
 
 if __name__ == "__main__":
