@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -43,15 +47,18 @@ def run(plan: Plan, bindings: Bindings, engine: str = "stem", out: TextIO = sys.
     Raises AdapterError for everything that can be seen to be wrong before it starts.
     """
     log = Path(tempfile.gettempdir()) / f"watersmeet-spark-{os.getpid()}.log"
-    spark = open_session(bindings.spark, master, log)
-    pipeline = compile(plan, bindings, spark, engine)
-    # `stats` makes a request of the plan and of what the run measures.
-    Folder(spark, bindings.checkpoint).write(PLAN_FILE, plan.model_dump_json(indent=1))
-    code = follow(pipeline, out)
-    if code == FAILED and log.exists():
-        out.write(f"Spark's own log is {log}\n")
-    else:
-        log.unlink(missing_ok=True)
+    code = DONE
+    try:
+        spark = open_session(bindings.spark, master, log)
+        pipeline = compile(plan, bindings, spark, engine)
+        # `stats` makes a request of the plan and of what the run measures.
+        Folder(spark, bindings.checkpoint).write(PLAN_FILE, plan.model_dump_json(indent=1))
+        code = follow(pipeline, out)
+        if code == FAILED and log.exists():
+            out.write(f"Spark's own log is {log}\n")
+    finally:
+        if code == DONE:
+            log.unlink(missing_ok=True)
     return code
 
 
@@ -62,14 +69,15 @@ def follow(pipeline: Pipeline, out: TextIO) -> int:
     reporter = Reporter(out)
     watch = _Watch(pipeline, reporter, listener)
     started = time.monotonic()
+    code = DONE
     try:
-        pipeline.start()
-        while not pipeline.await_termination(POLL_SECONDS):
-            watch.report()
-        code = DONE
-    except KeyboardInterrupt:
-        pipeline.stop()
-        code = DONE
+        with _told_to_stop() as told:
+            pipeline.start()
+            while not pipeline.await_termination(POLL_SECONDS):
+                watch.report()
+                if told.is_set():
+                    pipeline.stop()
+                    break
     except StreamingQueryException as error:
         watch.failure = said(error)
         code = FAILED
@@ -81,6 +89,21 @@ def follow(pipeline: Pipeline, out: TextIO) -> int:
     if watch.failure:
         out.write(f"the pipeline failed: {watch.failure}\n")
     return code
+
+
+@contextmanager
+def _told_to_stop() -> Iterator[threading.Event]:
+    """Set when the user or the system asks us to end. PySpark's own handler would break off a call to the JVM half-way."""
+    told = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield told
+        return
+    before = {number: signal.signal(number, lambda *_: told.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Watch:
