@@ -3,7 +3,7 @@
 Problem: whole units of paths, each up to its limit, within the capacity, for the most results.
 Method: one integer per path, started from the greedy answer.
 Guarantee: exact where the figures fit 64 bits as whole multiples of one decimal, else within rounding of it, bounded by
-the fractional optimum; at the deadline the best so far with CP-SAT's bound.
+the fractional optimum; out of time the best so far with CP-SAT's bound.
 Complexity: NP-hard in the size of the figures; pseudo-polynomial in practice.
 Departs from paper 2: figures need not be whole numbers.
 """
@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from models.plan import Proof
 from solvers.allocation.grepp import grepp, grepp_in_whole_units
 from solvers.allocation.productivity import Path
-from solvers.deadline import Deadline
 from solvers.scaling import decimal, whole_numbers
 
 __all__ = ["Knapsack", "knapsack_exact"]
@@ -34,8 +33,8 @@ class Knapsack:
     bound: float
 
 
-def knapsack_exact(capacity: float, paths: Sequence[Path], deadline: Deadline) -> Knapsack:
-    """Whole units per path with the most output."""
+def knapsack_exact(capacity: float, paths: Sequence[Path], seconds: float) -> Knapsack:
+    """Whole units per path with the most output, searched for so many seconds; loading the solver does not count."""
     from ortools.sat.python import cp_model  # takes a second to import
 
     greedy = grepp_in_whole_units(capacity, paths)
@@ -53,7 +52,7 @@ def knapsack_exact(capacity: float, paths: Sequence[Path], deadline: Deadline) -
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
-    solver.parameters.max_time_in_seconds = max(0.01, deadline.remaining())
+    solver.parameters.max_time_in_seconds = seconds
     status = solver.solve(model)
     fractional = math.fsum(path.output * amount for path, amount in zip(paths, grepp(capacity, paths), strict=True) if amount)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):

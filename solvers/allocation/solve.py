@@ -16,7 +16,6 @@ from solvers.allocation.productivity import Path, Step, path_of_steps
 from solvers.cover.exact import continuous_cover
 from solvers.cover.greedy import CoverPath
 from solvers.cover.solve import coverable, short_states
-from solvers.deadline import Deadline
 from solvers.errors import RangeError
 
 __all__ = ["solve_allocation"]
@@ -36,7 +35,6 @@ def _path(given: AllocationPath) -> Path:
 
 def solve_allocation(request: AllocationRequest) -> AllocationAnswer:
     """The allocation that the method finds, and what is proven of it."""
-    deadline = Deadline.after(request.time_limit)
     paths = [_path(given) for given in request.paths]
     for i, path in enumerate(paths):
         if not (math.isfinite(path.resources) and math.isfinite(path.output)):
@@ -48,7 +46,7 @@ def solve_allocation(request: AllocationRequest) -> AllocationAnswer:
     if request.method is AllocationMethod.DP:
         return _answer(request, paths, knapsack_dp(int(request.capacity), paths), Proof.OPTIMAL)
     if whole and request.method is AllocationMethod.EXACT:
-        found = knapsack_exact(request.capacity, paths, deadline)
+        found = knapsack_exact(request.capacity, paths, request.time_limit)
         return _answer(request, paths, found.units, found.proof, bound=found.bound)
     if whole:
         return _answer(request, paths, grepp_in_whole_units(request.capacity, paths), Proof.BOUNDED)

@@ -2,7 +2,7 @@
 
 Problem: units of paths, each up to its limit, so that every state gets what it requires, at the least cost.
 Method: a linear program where units are any numbers; CP-SAT where they are whole, started from the greedy cover.
-Guarantee: exact (whole units: where the figures fit 64 bits as multiples of one decimal; at the deadline the best so far
+Guarantee: exact (whole units: where the figures fit 64 bits as multiples of one decimal; out of time the best so far
 with its bound). Complexity: polynomial for any numbers, NP-hard for whole ones.
 """
 
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from models.plan import Proof
 from solvers.cover.greedy import CoverPath, greedy_cover
-from solvers.deadline import Deadline
 from solvers.linear_program import Row, linear_program
 from solvers.scaling import decimal, whole_numbers
 
@@ -53,8 +52,8 @@ def continuous_cover(required: Mapping[str, float], paths: Sequence[CoverPath]) 
     return units
 
 
-def discrete_cover(required: Mapping[str, float], paths: Sequence[CoverPath], deadline: Deadline) -> Cover:
-    """Whole units per path. Every required state must be coverable."""
+def discrete_cover(required: Mapping[str, float], paths: Sequence[CoverPath], seconds: float) -> Cover:
+    """Whole units per path, searched for so many seconds; loading the solver does not count. Every required state must be coverable."""
     from ortools.sat.python import cp_model  # takes a second to import
 
     greedy = greedy_cover(required, paths, whole=True)
@@ -76,7 +75,7 @@ def discrete_cover(required: Mapping[str, float], paths: Sequence[CoverPath], de
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
-    solver.parameters.max_time_in_seconds = max(0.01, deadline.remaining())
+    solver.parameters.max_time_in_seconds = seconds
     status = solver.solve(model)
     fractional = math.fsum(path.cost * amount for path, amount in zip(paths, continuous_cover(required, paths), strict=True))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):

@@ -10,7 +10,6 @@ from models.cover import CoverAnswer, CoverMethod, CoverRequest
 from models.plan import Proof
 from solvers.cover.exact import continuous_cover, discrete_cover
 from solvers.cover.greedy import CoverPath, greedy_cover
-from solvers.deadline import Deadline
 
 __all__ = ["coverable", "short_states", "solve_cover"]
 
@@ -34,7 +33,6 @@ def short_states(required: Mapping[str, float], paths: Sequence[CoverPath], unit
 
 def solve_cover(request: CoverRequest) -> CoverAnswer:
     """The least cover that the method finds, and what is proven of it."""
-    deadline = Deadline.after(request.time_limit)
     whole = request.model is ExecutionModel.DISCRETE
     required = {state.name: state.required for state in request.states}
     paths = [CoverPath(path.name, path.cost, path.covers, math.inf if path.max_units is None else path.max_units) for path in request.paths]
@@ -45,7 +43,7 @@ def solve_cover(request: CoverRequest) -> CoverAnswer:
     if request.method is CoverMethod.GREEDY:
         units = greedy_cover(possible, paths, whole)
     elif whole:
-        found = discrete_cover(possible, paths, deadline)
+        found = discrete_cover(possible, paths, request.time_limit)
         units, proof, bound = found.units, found.proof, found.bound
     else:
         units, proof = fractional, Proof.OPTIMAL
