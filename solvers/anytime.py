@@ -4,8 +4,9 @@ Problem: the best join tree by the objective within the caps, for graphs beyond 
 Start from the best plans of greedy, linear orders and paper 3's walks (a greedy start alone has bad tails). A region, a join
 with some of the joins below it, has a handful of blocks as leaves and is solved exactly (`solvers.region`); its best replacement in
 the whole plan, caps included, is taken if it is better. Joins wider than a region are changed by merging a join into its
-user and by splitting off a pair of inputs. First regions grow towards the costliest joins, then at random (seeded). It ends when a
-round of each brings nothing; the deadline is the net.
+user and by splitting off a pair of inputs. First regions grow towards the costliest joins, then at random (seeded). Under a cap the
+same search is run with a price on bytes, and its plans on both sides of the cap are improved once more. It ends when a round of
+each brings nothing; the deadline is the net.
 Guarantee: the plan is optimal where one region holds the whole graph; otherwise it is as good as every start and comes with the
 bound of `solvers.lower_bound`, a relaxation of trees to prefix codes. Complexity: per round n regions of milliseconds each.
 """
@@ -36,6 +37,7 @@ FIRST, LAST = 7, 9  # blocks of a region, in the first rounds and in the last: 0
 STARTS = 3  # plans that are improved, the best first
 RANDOM_ROUNDS = 2  # rounds of random regions that have to bring nothing before the search ends
 PAIRS = 4  # pairs of a wide join's inputs that are tried to be split off, per round
+PRICES = 24  # powers of two of the price of a byte, around the plan's CPU per byte
 IMPROVED = 1.0 - 1e-9  # a smaller gain is rounding
 PRICING = 8e-6  # seconds per stream squared that are kept for pricing the result: a third of a second for 200
 
@@ -51,11 +53,15 @@ class _Search:
         self.fixed = graph.all if len(graph.components) > 1 else 0
         self.in_memory = problem.objective is not Objective.MIN_CPU or problem.caps.memory_bytes < math.inf
         self.leaves = problem.model.leaves_bytes()
+        self.price: float | None = None
+        """What a byte costs in CPU, while plans are made for that price instead of for the caps."""
         self._solved: dict[tuple[int, ...], tuple[Solution, ...]] = {}
         self._settled: set[tuple[int, ...]] = set()
 
     def score(self, excess: float, memory: float) -> Score:
         """What is made small: first how far over the caps, then the objective, then the other resource."""
+        if self.price is not None:
+            return 1.0, excess + self.price * memory, memory
         caps = self.problem.caps
         overload = max((self.ledger.common + excess) / caps.cpu, (self.leaves + memory) / caps.memory_bytes)
         over = overload if overload > CAP_SLACK else 1.0
@@ -64,6 +70,10 @@ class _Search:
         if self.problem.objective is Objective.MIN_MEMORY:
             return over, memory, excess
         return over, overload, excess
+
+    def rank(self, draft: Draft) -> tuple[Score, int]:
+        """Drafts from the best on."""
+        return self.score(draft.cpu - self.ledger.common, draft.memory_bytes - self.leaves), len(draft.shape)
 
     def figures(self, shape: Shape) -> tuple[float, float]:
         """Excess and inner states' bytes of these joins."""
@@ -141,7 +151,7 @@ class _Search:
         return shape, better
 
     def wide(self, shape: Shape, top: int, limit: int) -> Shape | None:
-        """A join too wide for a region with a pair of inputs split off, or one of its joins merged into it."""
+        """A join too wide for a region with some of its inputs split off, or one of its joins merged into it."""
         ledger = self.ledger
         for _, _, pair in sorted(ranked_edges(ledger, top, shape[top]))[:PAIRS]:
             if self.deadline.expired():
@@ -149,7 +159,7 @@ class _Search:
             _, inputs, dissolved = optimize(ledger, shape, pair)
             joined = pair[0] | pair[1]
             outer = sorted_inputs(joined if part == pair[0] else part for part in shape[top] if part != pair[1])
-            changed = self._instead(shape, [top, *dissolved], {top: outer, joined: inputs})
+            changed = self._instead(shape, [top, *dissolved], {top: outer, joined: inputs}) or self._split(shape, top, pair, limit)
             if changed is not None:
                 return changed
         for part in shape[top]:
@@ -162,15 +172,62 @@ class _Search:
                     return changed
         return None
 
+    def _split(self, shape: Shape, top: int, pair: tuple[int, int], limit: int) -> Shape | None:
+        """A wide join with a set of its inputs joined below it in the best way: the pair, and what makes the smallest join with it."""
+        graph, ledger = self.problem.model.graph, self.ledger
+        inside, joined = list(pair), pair[0] | pair[1]
+        ways: list[tuple[float, float, Shape]] = []
+        while len(inside) < min(limit, len(shape[top]) - 2) and not self.deadline.expired():
+            around = graph.around(joined)
+            near = [part for part in shape[top] if part & around and part not in inside]
+            part = min(near, key=lambda mask: (ledger.size(joined | mask), mask))
+            inside.append(part)
+            joined |= part
+            outer = sorted_inputs([joined, *(part for part in shape[top] if part not in inside)])
+            excess, held = ledger.join(outer)[0] + ledger.kept(joined), ledger.state_bytes(joined)
+            for way in self.solved(sorted_inputs(inside)):
+                joins = {sum(inputs): inputs for inputs in way.joins}
+                ways.append((excess + way.excess, held + way.state_bytes, {top: outer, **joins}))
+        return self.replaced(shape, [top], ways)
+
     def _instead(self, shape: Shape, members: Sequence[int], joins: Shape) -> Shape | None:
         top = members[0]
         excess, held = self.figures({mask: inputs for mask, inputs in joins.items() if mask != top})
         return self.replaced(shape, members, [(excess + self.ledger.join(joins[top])[0], held, joins)])
 
-    def improved(self, shape: Shape) -> Shape:
+    def fits(self, shape: Shape) -> bool:
+        """Whether the resource that the objective does not make small is within its cap."""
+        excess, memory = self.figures(shape)
+        if self.problem.objective is Objective.MIN_CPU:
+            return self.leaves + memory <= self.problem.caps.memory_bytes * CAP_SLACK
+        return self.ledger.common + excess <= self.problem.caps.cpu * CAP_SLACK
+
+    def traded(self, shape: Shape) -> list[Shape]:
+        """Plans along the trade-off of CPU and memory, on both sides of the cap.
+
+        Under a cap one region can often only gain what another gives up. With a price on bytes in place of the cap every region decides
+        for itself; the price at which the plans change over from one side of the cap to the other is found by halving.
+        """
+        found: list[Shape] = []
+        self.price = 0.0
+        plan = self.improved(shape, (FIRST,))
+        excess, memory = self.figures(plan)
+        cpu_first = self.problem.objective is Objective.MIN_CPU
+        if memory > 0.0 and math.isfinite(excess) and not (cpu_first and self.fits(plan)):
+            low, high = -PRICES, PRICES
+            while high - low > 1 and not self.deadline.expired():
+                middle = (low + high) // 2
+                self.price = math.ldexp(excess / memory, middle)
+                plan = self.improved(plan, (FIRST,))
+                found.append(plan)
+                low, high = (low, middle) if self.fits(plan) == cpu_first else (middle, high)
+        self.price = None
+        return found
+
+    def improved(self, shape: Shape, limits: Sequence[int] = (FIRST, LAST)) -> Shape:
         """The plan after rounds of regions, until a round of each kind brings nothing."""
         generator = random.Random(self.problem.seed)
-        for limit in (FIRST, LAST):
+        for limit in limits:
             idle = 0
             while idle <= RANDOM_ROUNDS and not self.deadline.expired():
                 shape, better = self.round(shape, limit, generator if idle else None)
@@ -201,11 +258,16 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     bound_by = Deadline.after(max(0.0, searching.remaining() / 2.0))
     least_cpu = cpu_lower_bound(model, bound_by)
     search = _Search(problem, ledger, searching)
-    ranked = sorted(drafts, key=lambda draft: (search.score(draft.cpu - ledger.common, draft.memory_bytes - search.leaves), len(draft.shape)))
+    ranked = sorted(drafts, key=search.rank)
     for draft in _different(ranked)[:STARTS]:
         if searching.expired():
             break
         drafts.append(draft_of(ledger, search.improved(draft.shape)))
+    if search.in_memory and problem.objective is not Objective.MAX_HEADROOM and not searching.expired():
+        traded = [draft_of(ledger, shape) for shape in search.traded(ranked[0].shape)]
+        drafts += traded
+        for draft in _different(sorted(traded, key=search.rank))[:STARTS]:
+            drafts.append(draft_of(ledger, search.improved(draft.shape)))
     notes = ["The search stopped at its time limit."] if searching.expired() else []
     return _proven(problem, priced(problem, ledger, drafts), least_cpu, notes, deadline)
 
