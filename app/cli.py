@@ -225,6 +225,35 @@ def diff_command(arguments: argparse.Namespace) -> int:
     return NO if arguments.strict and worse else DONE
 
 
+def check_command(arguments: argparse.Namespace) -> int:
+    import os
+
+    from app.check import FORMATS, CheckInputError, approve, check_cases, parse_tolerance, read_cases, step_summary
+    from models.check import Bar, CheckStatus
+    from solvers.planner import plan
+    from solvers.warm import warm
+
+    if arguments.update and not arguments.force and os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        raise RefusedError(
+            "--update approves whatever is planned now, and CI is set: a job must not approve its own plans (--force to do it all the same)"
+        )
+    try:
+        tolerance, cases = parse_tolerance(arguments.tolerance), read_cases(Path(arguments.dir))
+    except CheckInputError as bad:
+        raise RefusedError(str(bad)) from None
+    warm()
+    if arguments.update:
+        say(*approve(cases, plan), f"{len(cases.files) - len(cases.broken)} of {len(cases.files)} cases are approved")
+        for reasons in cases.broken.values():
+            say(*reasons)
+        return BAD_INPUT if cases.broken else DONE
+    answer = check_cases(cases, tolerance, Bar(arguments.fail_on))
+    put(FORMATS[arguments.format](answer, cases))
+    if arguments.format == "github":
+        step_summary(answer)
+    return {CheckStatus.CLEAN: DONE, CheckStatus.FINDINGS: NO, CheckStatus.BROKEN: BAD_INPUT}[answer.status]
+
+
 def need_spark() -> None:
     """Install Spark where it is missing: planning does without it, so it is not installed with the rest."""
     import importlib.util
@@ -334,6 +363,18 @@ def build_parser() -> argparse.ArgumentParser:
     differ.add_argument("after", metavar="B", help="another plan")
     differ.add_argument("--format", choices=["text", "json"], default="text")
     differ.add_argument("--strict", action="store_true", help="exit 1 when B costs more than A")
+    checking = _command(commands, "check", check_command, "plan every case of a folder anew and compare with what was approved")
+    checking.add_argument("dir", metavar="DIR", help="a folder of cases NAME/request.json (or .yaml) with their approved NAME/plan.json")
+    checking.add_argument("--format", choices=["text", "json", "junit", "github"], default="text")
+    checking.add_argument(
+        "--fail-on",
+        choices=["equivalent", "improved", "changed", "regressed"],
+        default="regressed",
+        help="exit 1 from this verdict on (default: regressed); equivalent is another structure at equal cost",
+    )
+    checking.add_argument("--tolerance", default="", metavar="cpu=5%,memory=10%", help="how far cpu, memory and output_rate may move")
+    checking.add_argument("--update", action="store_true", help="approve what is planned now; refused where CI is set")
+    checking.add_argument("--force", action="store_true", help="approve even where CI is set")
     running = _command(commands, "run", run_command, "run a plan on Spark")
     exporting = _command(commands, "export", export_command, "print a plan of binary joins as a PySpark script that needs nothing of ours")
     for spark in (running, exporting):

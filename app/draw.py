@@ -8,7 +8,7 @@ from models.plan import Algorithm, Operator, Plan
 from models.request import Stream, Window
 from solvers import words
 
-__all__ = ["draw_diff_table", "draw_frontier", "draw_plan"]
+__all__ = ["draw_both", "draw_diff_table", "draw_frontier", "draw_plan"]
 
 WIDTH = 100
 PLOT_ROWS, PLOT_COLUMNS = 16, 60
@@ -48,21 +48,51 @@ def _operator_line(operator: Operator, user: Operator | None) -> str:
     return f"{kind} {operator.id}  {words.cpu(operator.cpu)} CPU → {words.amount(operator.rate)}/s{kept}"
 
 
+def draw_both(before: Plan, after: Plan) -> list[str]:
+    """Both trees, one below the other; what is only in one of them is marked, - before and + after."""
+    lines = []
+    for title, mark, plan, other in (("approved", "-", before, after), ("now", "+", after, before)):
+        known = _places(other)
+        moved = {name for name, place in _places(plan).items() if place not in known.values()}
+        lines.append(f"{title}:")
+        lines += [_cut(f"{mark if name in moved else ' '} {line}") for name, line in _named_tree(plan)]
+    return lines
+
+
+def _places(plan: Plan) -> dict[str, object]:
+    """What each stream and each join is, whatever its id and its figures: where it stands, and in which order it is probed."""
+    below = {operator.id: "⋈".join(operator.streams) for operator in plan.operators}
+    places: dict[str, object] = {}
+    for operator in plan.operators:
+        places[operator.id] = (
+            below[operator.id],
+            sorted(below.get(name, name) for name in operator.inputs),
+            sorted((below.get(p.input, p.input), [(below.get(q.target, q.target), q.algorithm) for q in p.probes]) for p in operator.pipelines),
+        )
+        places.update({name: (name, below[operator.id]) for name in operator.inputs if name not in below})
+    return places
+
+
 def _tree(plan: Plan) -> Iterator[str]:
+    yield from (line for _, line in _named_tree(plan))
+
+
+def _named_tree(plan: Plan) -> Iterator[tuple[str, str]]:
+    """(name of the stream or operator, its line)."""
     streams = {stream.name: stream for stream in plan.query.streams}
     operators = {operator.id: operator for operator in plan.operators}
     if not operators:
-        yield from (_stream_line(stream, None) for stream in plan.query.streams)
+        yield from ((stream.name, _stream_line(stream, None)) for stream in plan.query.streams)
         return
     # (what is drawn before the line, what is drawn before the lines below it, name, user)
     waiting: list[tuple[str, str, str, Operator | None]] = [("", "", plan.operators[-1].id, None)]
     while waiting:
         before, below, name, user = waiting.pop()
         if name in streams:
-            yield before + _stream_line(streams[name], user)
+            yield name, before + _stream_line(streams[name], user)
             continue
         operator = operators[name]
-        yield before + _operator_line(operator, user)
+        yield name, before + _operator_line(operator, user)
         children = [
             (below + ("└─ " if last else "├─ "), below + ("   " if last else "│  "), child, operator)
             for child, last in ((child, child == operator.inputs[-1]) for child in operator.inputs)

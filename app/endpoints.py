@@ -15,6 +15,7 @@ from typing import cast
 from models.allocation import AllocationAnswer, AllocationRequest
 from models.base import Model
 from models.caches import CacheSelection, CacheSelectionRequest
+from models.check import CheckReport, CheckRequest
 from models.cover import CoverAnswer, CoverRequest
 from models.plan import Diff, DiffRequest, EstimateRequest, Frontier, Plan
 from models.request import PlanRequest
@@ -45,6 +46,7 @@ ENDPOINTS = (
     Endpoint("/v1/frontiers", "frontier", PlanRequest, Frontier, "solvers.frontier:frontier", "Find every trade-off between CPU and memory"),
     Endpoint("/v1/estimates", "estimate", EstimateRequest, Plan, "solvers.estimate:estimate", "Price a plan of your own"),
     Endpoint("/v1/diffs", "diff", DiffRequest, Diff, "solvers.diff:diff", "Compare two plans"),
+    Endpoint("/v1/checks", "check", CheckRequest, CheckReport, "solvers.check:check", "Plan anew and compare with approved plans"),
     Endpoint(
         "/v1/solvers/allocation",
         "allocation",
