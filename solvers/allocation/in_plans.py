@@ -41,7 +41,8 @@ from solvers.tree import Join
 
 __all__ = ["Relief", "Shared", "relieve", "share_out", "thin_out"]
 
-MAX_PLANS = 24  # of those found, the ones with the least CPU at full load; the bound ends it sooner in most cases
+MAX_PLANS = 12  # of those found, the ones with the least CPU at full load; the bound may end it sooner
+WORTH_THINNING = 0.05  # of the cap: letting in less frees no more than what keeping the windows takes
 LEAST_RENEWAL = 0.2  # of full load, for subresults that no predicate speaks of
 TOLERANCE = 1e-9  # relative, on sums
 
@@ -54,15 +55,35 @@ class Shared:
     graph: JoinGraph
     """At the rates that are let in."""
     plan: PlanPaths
+    budget: float
+    """CPU for probing."""
     shares: tuple[float, ...]
     admitted: float
-    throughput: float
-    cpu: float
-    refresh: Refresh
+    asked: Refresh
+    """By freshness predicates."""
+    aimed_at: Refresh
     ages: tuple[float, ...]
     fresh: tuple[bool, ...]
     freshness_cpu: float | None
-    jaqpot_throughput: float
+
+    @property
+    def throughput(self) -> float:
+        return _results(self.plan, self.shares)
+
+    @property
+    def cpu(self) -> float:
+        return self.plan.keeping + cpu_of(self.plan, self.shares)
+
+    @property
+    def jaqpot_throughput(self) -> float:
+        """What the greedy cover, topped up with the most productive paths, would yield."""
+        if self.admitted < 1.0:
+            return self.throughput
+        greedy = greedy_shares(self.plan, self.aimed_at)
+        cost = cpu_of(self.plan, greedy)
+        if cost <= self.budget:
+            return _results(self.plan, joint_shares(self.plan, self.budget, greedy))
+        return _results(self.plan, [share * (self.budget / cost) for share in greedy])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,50 +113,43 @@ def _results(plan: PlanPaths, shares: Sequence[float]) -> float:
     return plan.size * math.fsum(share / window for share, window in zip(shares, plan.windows, strict=True))
 
 
-def _fresh(plan: PlanPaths, shares: Sequence[float], stated: Sequence[float]) -> tuple[bool, ...]:
-    """Whether each predicate holds. One at the window itself asks for nothing beyond it, so a plan that keeps only windows meets it."""
-    return tuple(age <= limit * (1.0 + TOLERANCE) for age, limit in zip(ages(plan, shares), stated, strict=True))
+def _fresh(reached: Sequence[float], stated: Sequence[float]) -> tuple[bool, ...]:
+    """Whether each predicate holds for results of this age."""
+    return tuple(age <= limit * (1.0 + TOLERANCE) for age, limit in zip(reached, stated, strict=True))
 
 
-def share_out(model: CostModel, priced: PricedTree, cap: float, stated: Sequence[float]) -> Shared:
+def share_out(model: CostModel, priced: PricedTree, cap: float, stated: Sequence[float], known: PlanPaths | None = None) -> Shared:
     """All tuples are kept; the shares of them that may probe, for the most fresh results within the cap."""
-    plan = paths_of_plan(model.graph, model.costs, priced)
-    n, budget = len(plan.windows), max(0.0, cap - plan.keeping)
-    full = [1.0] * n
-    possible = _fresh(plan, full, stated)
+    plan = known or paths_of_plan(model.graph, model.costs, priced)
+    budget, full = max(0.0, cap - plan.keeping), [1.0] * len(plan.windows)
+    youngest = ages(plan, full)
     tolerances = [
-        limit - window if holds and age < limit * (1.0 - TOLERANCE) else math.inf
-        for limit, window, holds, age in zip(stated, plan.windows, possible, ages(plan, full), strict=True)
+        limit - window if age < limit * (1.0 - TOLERANCE) else math.inf for limit, window, age in zip(stated, plan.windows, youngest, strict=True)
     ]
     asked = split_tolerance(plan, tolerances)
-    wished = Refresh(tuple(renewals or LEAST_RENEWAL / stay for renewals, stay in zip(asked.renewals, residences(plan, full), strict=True)))
-    cover, wide = cover_shares(plan, asked), cover_shares(plan, wished)
+    aimed_at = Refresh(tuple(renewals or LEAST_RENEWAL / stay for renewals, stay in zip(asked.renewals, residences(plan, full), strict=True)))
+    cover, wide = cover_shares(plan, asked), cover_shares(plan, aimed_at)
     cost, wide_cost = cpu_of(plan, cover), cpu_of(plan, wide)
-    refresh = asked
     if wide_cost <= budget:
-        refresh = wished
         shares = joint_shares(plan, budget, wide)
     elif cost <= budget:
         part = (budget - cost) / (wide_cost - cost)
         shares = [a + part * (b - a) for a, b in zip(cover, wide, strict=True)]
     else:
         shares = [share * (budget / cost) for share in cover]
-    greedy = greedy_shares(plan, refresh)
-    greedy_cost = cpu_of(plan, greedy)
-    printed = joint_shares(plan, budget, greedy) if greedy_cost <= budget else [share * (budget / greedy_cost) for share in greedy]
+    reached = ages(plan, shares)
     return Shared(
-        priced,
-        model.graph,
-        plan,
-        tuple(shares),
-        1.0,
-        _results(plan, shares),
-        plan.keeping + cpu_of(plan, shares),
-        asked,
-        tuple(ages(plan, shares)),
-        _fresh(plan, shares, stated),
-        plan.keeping + cost if all(possible) else None,
-        _results(plan, printed),
+        priced=priced,
+        graph=model.graph,
+        plan=plan,
+        budget=budget,
+        shares=tuple(shares),
+        admitted=1.0,
+        asked=asked,
+        aimed_at=aimed_at if wide_cost <= budget else asked,
+        ages=tuple(reached),
+        fresh=_fresh(reached, stated),
+        freshness_cpu=plan.keeping + cost if all(_fresh(youngest, stated)) else None,
     )
 
 
@@ -146,22 +160,20 @@ def thin_out(model: CostModel, priced: PricedTree, cap: float, query: Query) -> 
         return None
     graph = model.graph.scaled(factor)
     plan = paths_of_plan(graph, model.costs, priced)
-    shares, stated = (1.0,) * len(graph), _freshness(query, graph)
-    results = _results(plan, shares)
-    fresh = _fresh(plan, shares, stated)
+    shares, nothing = (1.0,) * len(graph), Refresh((0.0,) * len(plan.subresults))
+    reached = ages(plan, shares)
     return Shared(
-        priced,
-        graph,
-        plan,
-        shares,
-        factor,
-        results,
-        plan.keeping + cpu_of(plan, shares),
-        Refresh((0.0,) * len(plan.subresults)),
-        tuple(ages(plan, shares)),
-        fresh,
-        None,
-        results,
+        priced=priced,
+        graph=graph,
+        plan=plan,
+        budget=cap - plan.keeping,
+        shares=shares,
+        admitted=factor,
+        asked=nothing,
+        aimed_at=nothing,
+        ages=tuple(reached),
+        fresh=_fresh(reached, _freshness(query, graph)),
+        freshness_cpu=None,
     )
 
 
@@ -185,13 +197,16 @@ def _best_shared(problem: Problem, query: Query, points: Sequence[Point]) -> tup
     for most, point, priced, plan in candidates:
         if best is not None and all(best[1].fresh) and most <= best[1].throughput:
             break
-        answers = [thin_out(model, priced, cap, query)]
-        if plan.keeping <= cap or answers[0] is None:
-            answers.append(share_out(model, priced, cap, stated))
-        for shared in answers:
-            if shared is not None and (best is None or _better(shared) > _better(best[1])):
-                best = point, shared
-    assert best is not None
+        shared = share_out(model, priced, cap, stated, plan) if plan.keeping <= cap else None
+        answers = [shared]
+        if shared is None or not all(shared.fresh) or plan.keeping > WORTH_THINNING * cap:
+            answers.append(thin_out(model, priced, cap, query))
+        for answer in answers:
+            if answer is not None and (best is None or _better(answer) > _better(best[1])):
+                best = point, answer
+    if best is None:  # even the share that fits rounds to nothing: nothing may probe
+        _, point, priced, plan = candidates[0]
+        return point, share_out(model, priced, cap, stated, plan)
     return best
 
 
@@ -228,7 +243,7 @@ def _allocation(model: CostModel, shared: Shared) -> Allocation:
                 required=subresult.size * renewals,
                 rate=subresult.size * math.fsum(per_second[i] for i in bits(subresult.mask)),
             )
-            for subresult, renewals in zip(shared.plan.subresults, shared.refresh.renewals, strict=True)
+            for subresult, renewals in zip(shared.plan.subresults, shared.asked.renewals, strict=True)
         ],
     )
 
