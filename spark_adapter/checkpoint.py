@@ -32,18 +32,20 @@ class Folder:
         return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
 
     def has(self, name: str) -> bool:
-        return bool(self._files.exists(self._child(name)))
+        return any(self._files.exists(self._child(place)) for place in (name, _draft(name)))
 
     def read(self, name: str) -> str:
-        stream = self._files.open(self._child(name))
+        # A writer that was killed between its last two steps leaves the draft, which is complete.
+        written = self._child(name)
+        stream = self._files.open(written if self._files.exists(written) else self._child(_draft(name)))
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
 
     def write(self, name: str, text: str) -> None:
-        """All of it or nothing: readers see the file before or the file after."""
-        draft = self._child(f".{name}.new")
+        """All of it or nothing: readers see the text before or the text after."""
+        draft = self._child(_draft(name))
         stream = self._files.create(draft, True)
         try:
             stream.write(bytearray(text.encode()))
@@ -52,6 +54,10 @@ class Folder:
         target = self._child(name)
         self._files.delete(target, False)
         self._files.rename(draft, target)
+
+
+def _draft(name: str) -> str:
+    return f".{name}.new"
 
 
 def read_manifest(folder: Folder) -> dict[str, Any] | None:

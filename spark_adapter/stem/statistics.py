@@ -3,7 +3,8 @@
 Every cell notes, batch by batch, what happened at each probe step, state and cache. Rows that are copied to several
 cells are counted in one. Rates are rows per second of event time. The selectivity of a step is its rows out over the pairs
 that were within their windows, which does not depend on rates, on how full the windows were, or on the length of batches;
-along a route the steps multiply to σ of all streams visited, and that is what `observed` takes.
+along a route the steps multiply to σ of all streams visited, and that is what `observed` takes. Where several routes
+visit the same streams, each counts by the pairs it saw. A batch that is run again after a failure is logged again under its number.
 """
 
 from __future__ import annotations
@@ -106,23 +107,26 @@ class Measured:
         """Rates, selectivities of single predicates and of sub-joins: the names and places of a request."""
         selectivity: dict[tuple[str, ...], list[float]] = {}
         predicates: dict[int, list[float]] = {}
+        inside = {stream.name: 1.0 for stream in self.program.streams}
         for join in self.program.joins:
             for route in join.routes:
-                sigma: float | None = 1.0 if "+" not in route.input else None
+                sigma = inside.get(route.input)
                 for i, step in enumerate(route.steps):
                     seen = self.total.steps.get((join.name, route.name, i))
-                    ratio = seen.measured / seen.pairs if seen is not None and seen.pairs > 0 else None
+                    if seen is None or seen.pairs <= 0 or sigma is None or step.target not in inside:
+                        break
                     comparisons = (*step.equal, *step.other)
-                    if seen is not None and ratio is not None and len(comparisons) == 1:
+                    if len(comparisons) == 1:
                         found = predicates.setdefault(comparisons[0].predicate, [0.0, 0.0])
                         found[0] += seen.measured
                         found[1] += seen.pairs
-                    sigma = sigma * ratio if sigma is not None and ratio is not None and "+" not in step.target else None
-                    if sigma is not None and seen is not None:
-                        visited = tuple(sorted((*step.arriving, *step.target.split("+"))))
-                        weighed = selectivity.setdefault(visited, [0.0, 0.0])
-                        weighed[0] += sigma * seen.pairs
-                        weighed[1] += seen.pairs
+                    sigma *= inside[step.target] * seen.measured / seen.pairs
+                    weighed = selectivity.setdefault(tuple(sorted((*step.arriving, *step.target.split("+")))), [0.0, 0.0])
+                    weighed[0] += sigma * seen.pairs
+                    weighed[1] += seen.pairs
+            whole = selectivity.get(tuple(join.output.split("+")))
+            if whole is not None:
+                inside[join.output] = whole[0] / whole[1]
         return {
             "rates": {f"{name}.rate": seen.rate for name, seen in sorted(self.total.streams.items()) if seen.rate is not None},
             "selectivities": {f"predicates[{p}].selectivity": min(1.0, made / pairs) for p, (made, pairs) in sorted(predicates.items()) if pairs > 0},

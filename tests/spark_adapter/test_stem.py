@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -233,9 +234,39 @@ def test_a_pipeline_runs_until_it_is_stopped_and_only_once(spark: SparkSession, 
         assert not pipeline.await_termination(0.5)
     assert pipeline.progress.running
     pipeline.stop()
+
+    async def waited() -> None:
+        await pipeline
+
+    asyncio.run(waited())
     assert not pipeline.progress.running
     values = [row["value"] for row in spark.table("met").collect()]
     assert sorted(values) == list(range(len(values)))
     assert len(values) > 0
     with pytest.raises(AdapterError, match="started already"):
         pipeline.start()
+
+
+def test_values_of_every_type_come_through_as_they_were(spark: SparkSession, tmp_path: Path) -> None:
+    schema = (
+        "id BIGINT, ts TIMESTAMP, k STRING, d DECIMAL(20, 3), m MAP<STRING, INT>, l ARRAY<STRING>, s STRUCT<a: INT, b: STRING>, "
+        "day DATE, local TIMESTAMP_NTZ, f FLOAT, e DOUBLE, flag BOOLEAN, t TINYINT, raw BINARY"
+    )
+    full = {"id": 2**62 + 1, "ts": "2026-01-01T00:00:01.000001Z", "k": "é", "d": 12345.678, "m": {"a": 1}, "l": ["x", None], "s": {"a": 1, "b": None}}
+    full |= {"day": "2026-02-03", "local": "2026-01-01T01:02:03", "f": 0.1, "e": 1e300, "flag": True, "t": 7, "raw": "AQI="}
+    empty = {"id": 1, "ts": "2026-01-01T00:00:02Z", "k": "é"}
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0.json").write_text("".join(json.dumps(row) + "\n" for row in (full, empty)))
+    query = make_query({"a": 5, "b": 5}, ["a.k = b.k"])
+    sink = {"format": "memory", "options": {"queryName": "typed"}}
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        bindings = bindings_of(tmp_path, dict.fromkeys("ab", schema), sink=sink)
+        spark_adapter.compile(make_plan(query, ["a", "b"]), bindings, spark).start().await_termination()
+        source = [row.asDict(True) for row in spark.read.schema(schema).json(str(tmp_path / "a")).collect()]
+        found = [(row["a"].asDict(True), row["b"].asDict(True)) for row in spark.table("typed").collect()]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert sorted(found, key=str) == sorted(((x, y) for x in source for y in source), key=str)

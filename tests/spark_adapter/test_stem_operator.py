@@ -178,9 +178,10 @@ def test_late_rows_are_dropped_and_counted_once_whatever_the_copies() -> None:
         assert sum(late) == 12
 
 
-@pytest.mark.parametrize("parallelism", [1, 4])
-def test_measured_rates_and_selectivities_are_those_of_the_data(parallelism: int) -> None:
-    cells, _ = run(make_plan(CHAIN, ["r", "s", "t"]), steady(CHAIN, seconds=40, per_second=20, values=10), parallelism)
+@pytest.mark.parametrize(("shape", "parallelism"), [(["r", "s", "t"], 1), (["r", "s", "t"], 4), ([["r", "s"], "t"], 1)])
+def test_measured_rates_and_selectivities_are_those_of_the_data(shape: list[object], parallelism: int) -> None:
+    plan = make_plan(CHAIN, shape)  # type: ignore[arg-type]
+    cells, _ = run(plan, steady(CHAIN, seconds=40, per_second=20, values=10), parallelism)
     measured = Measured(cells.program)
     for outcome in cells.outcomes:
         measured.add([outcome.statistics])
