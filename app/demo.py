@@ -28,6 +28,7 @@ from models.bindings import Bindings
 from models.plan import Plan
 from models.request import PlanRequest
 from solvers.planner import plan as make_plan
+from spark_adapter.errors import AdapterError
 
 __all__ = ["main"]
 
@@ -55,6 +56,9 @@ def main() -> int:
         found = results(bindings)
         good &= check_rows(small, found)
         good &= compare_rates(small)
+    except AdapterError as error:
+        say(str(error))
+        good = False
     finally:
         shutil.rmtree(FOLDER, ignore_errors=True)
     say("", "All as it should be." if good else "Something is not as it should be: see above.")
