@@ -71,6 +71,8 @@ def read_manifest(folder: Folder) -> dict[str, Any] | None:
     except ValueError:
         manifest = None
     if not isinstance(manifest, dict) or manifest.get("format") != CHECKPOINT_FORMAT:
+        if not folder.has("offsets"):
+            return None  # its first writer was killed half-way; nothing has run here yet
         raise CheckpointError([("/checkpoint", f"{MANIFEST} of the checkpoint is not of format {CHECKPOINT_FORMAT!r}; use a new folder")])
     return manifest
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.plan import Plan
-from models.request import Query
+from models.request import PlanRequest, Query
+from solvers.planner import plan as planned
 from spark_adapter.stem.statistics import Measured
 from tests.spark_adapter.cells import SECOND, Batch, Case, Cells, by_definition, cases, plans, with_caches, with_shares
 from tests.spark_adapter.plans import make_plan
@@ -56,13 +57,13 @@ def query_of(windows: dict[str, float], predicates: Sequence[tuple[str, str, str
 CHAIN = query_of({"r": 5.0, "s": 5.0, "t": 5.0}, [("r.x", "=", "s.x"), ("s.y", "=", "t.y")])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases())
 def test_time_windows_give_the_rows_of_the_definition(case: Case) -> None:
     assert run(case.plan, case.batches, case.parallelism)[1] == by_definition(case.plan.query, case.batches)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases(counted=True))
 def test_row_windows_give_the_rows_of_the_definition(case: Case) -> None:
     assert run(case.plan, case.batches, case.parallelism)[1] == by_definition(case.plan.query, case.batches)
@@ -84,6 +85,20 @@ def test_another_plan_takes_over_the_states_and_misses_nothing(case: Case, data:
         found += cells.work_off(batch, watermark)
         cells.use(data.draw(plans(case.plan.query)))
     assert found == by_definition(case.plan.query, case.batches)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases(), st.sampled_from(["exact", "mjoin", "bjtree"]), st.sampled_from(["off", "prefix", "global"]), st.booleans())
+def test_every_plan_of_the_planner_runs(case: Case, method: str, caches: str, starved: bool) -> None:
+    document = {
+        "query": case.plan.query.model_dump(mode="json"),
+        "options": {"method": method, "caches": caches, "time_limit": 10.0},
+        "resources": {"cpu": 1e-5} if starved else {},
+    }
+    plan = planned(PlanRequest.model_validate(document))
+    expected = by_definition(plan.query, case.batches)
+    assert run(plan.model_copy(update={"allocation": None}), case.batches, case.parallelism)[1] == expected
+    assert run(plan, case.batches, case.parallelism)[1] <= expected
 
 
 @pytest.mark.parametrize("shape", [["r", "s", "t"], [["r", "s"], "t"]])
