@@ -23,7 +23,7 @@ from solvers.caches.program import Candidate, Program
 from solvers.cost import CostModel, PricedJoin
 from solvers.graph import bits
 
-__all__ = ["CacheCandidate", "Pipelines", "prefix_candidates", "prefix_sets", "program_of"]
+__all__ = ["CacheCandidate", "GroupKey", "Pipelines", "candidate", "prefix_candidates", "prefix_sets", "program_of", "streams_of"]
 
 GroupKey = tuple[int, int, tuple[tuple[int, str], ...], int]
 

@@ -362,8 +362,12 @@ def _claims(problem: Problem, found: Found, point: Point) -> Found:
     else:
         bound = None
     points = tuple(sorted((*found.points, point), key=lambda p: (p.cpu, p.memory_bytes, structure_key(p.tree))))
+    notes = found.notes
+    if found.proof is Proof.OPTIMAL and problem.objective is Objective.MIN_CPU and problem.caps.admit(found.best):
+        notes += (f"Proven: without caches, none of {found.space} within the caps needs less than {words.cpu(found.best.cpu)} CPU.",)
     return replace(
         found,
+        notes=notes,
         best=point,
         points=points,
         proof=Proof.NONE if bound is None else Proof.BOUNDED,
