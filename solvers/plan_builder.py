@@ -126,14 +126,14 @@ def shortfall_of(problem: Problem, found: Found) -> Shortfall:
 def build_plan(request: PlanRequest, problem: Problem, found: Found, cached: CachedPlan | None = None) -> Plan:
     """The plan of what a search found, or of that with caches."""
     model, caps = problem.model, problem.caps
-    without, found = found.best.cpu, cached.found if cached else found
+    plain, found = found, cached.found if cached else found
     qualified, relief, shortfall = caps.admit(found.best), None, None
     if not qualified:
         from solvers.allocation.in_plans import relieve  # requests that fit do without it
 
-        relief = relieve(problem, request.query, found)
+        relief = relieve(problem, request.query, plain)
         shortfall = shortfall_of(problem, found).model_copy(update={"windows": list(relief.windows), "output_rate": relief.output_rate})
-        found = relief.found
+        cached, found = None, relief.found  # an allocation is of probes, and its plan may be another
     priced = model.price(found.best.tree)
     operators = operators_of(problem, priced)
     caches, total = (cached.caches(), cached.total) if cached else ([], priced)
@@ -155,6 +155,6 @@ def build_plan(request: PlanRequest, problem: Problem, found: Found, cached: Cac
         allocation=relief.allocation if relief else None,
         shortfall=shortfall,
         validity=[Validity(statistic=entry.statistic, low=entry.low, high=entry.high) for entry in validity(total, model, caps)],
-        explanation=explain(problem, found, total, shortfall) + (cached.sentences(without) if cached else []),
+        explanation=explain(problem, found, total, shortfall) + (cached.sentences(plain.best.cpu) if cached else []),
         warnings=warnings_of(problem, priced),
     )
