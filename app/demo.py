@@ -173,7 +173,7 @@ def run_on_spark(plan: Plan, bindings: Bindings) -> bool:
     from spark_adapter.run import run
 
     step("run: the plan as one stateful operator on local Spark")
-    say("$ watersmeet run .demo/plan.json .demo/bindings.json")
+    say("$ watersmeet run .demo/plan.json .demo/bindings.json", "(Spark takes some seconds to start, and as many for its first batch)")
     return run(plan, bindings, "stem", sys.stdout) == 0
 
 
@@ -193,7 +193,7 @@ def check_rows(plan: Plan, found: dict[str, list[Any]]) -> bool:
     same = expected.shape == made.shape and bool((ordered(expected) == ordered(made)).all())
     say(f"{len(made):,} rows from Spark, {len(expected):,} from the nested loop: {'the same, each once' if same else 'they differ'}")
     say("", f"{'seller':<14}{'item':<10}{'bid':>8}")
-    for i in range(min(4, len(made))):
+    for i in np.lexsort(made.T)[:4]:
         say(f"{found['seller'][i]:<14}{found['item'][i]:<10}{found['price'][i]:>8.2f}")
     return same
 

@@ -87,6 +87,7 @@ def true_ids(query: Query, rows: Mapping[str, Sequence[Row]]) -> Counter[tuple[i
             id="theta: the second join has no equality",
         ),
         pytest.param(make_query({"a": 1, "b": 2}, []), ["a", "b"], id="cross product"),
+        pytest.param(make_query({"a": 1}, []), "a", id="one stream"),
     ],
 )
 def test_rows_are_those_of_a_nested_loop(spark: SparkSession, tmp_path: Path, query: Query, shape: Shape) -> None:
