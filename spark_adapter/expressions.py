@@ -110,8 +110,12 @@ def column_or_expression(spark: SparkSession, frame: DataFrame, text: str) -> Co
     if text in frame.columns:
         return F.col(quoted(text))
     references(spark, text)
-    if len(analyzed(frame, text).columns) != 1:
+    projected = analyzed(frame, text)
+    if len(projected.columns) != 1:
         raise ExpressionError(f"{text!r} is more than one column")
+    if not projected._jdf.queryExecution().analyzed().expressions().apply(0).deterministic():
+        # A batch that is worked off again after a failure must find the same partners.
+        raise ExpressionError(f"{text!r} is not the same every time it is computed")
     return F.expr(text)
 
 

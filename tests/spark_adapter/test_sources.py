@@ -111,6 +111,7 @@ def test_all_faults_come_together(document: dict[str, Any], spark: SparkSession,
         ({"columns": {"k": "reflect('java.lang.Math', 'abs', 1)"}}, "/streams/a/columns/k", "runs Java code"),
         ({"columns": {"k": "1 + length(JAVA_METHOD('java.util.UUID', 'randomUUID'))"}}, "/streams/a/columns/k", "runs Java code"),
         ({"columns": {"k": "identifier('re' || 'flect')('java.util.UUID', 'randomUUID')"}}, "/streams/a/columns/k", "uses identifier()"),
+        ({"columns": {"k": "k + CAST(rand() * 2 AS INT)"}}, "/streams/a/columns/k", "is not the same every time it is computed"),
         ({"columns": {"q": "k"}}, "/streams/a/columns/q", "no predicate of the plan uses a.q; those it uses are k, t"),
     ],
 )
