@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from models.base import Model, NonNegative, Number, Positive, Share
 from models.faults import Fault, with_faults
@@ -31,7 +32,19 @@ MAX_PATHS = 1000  # five plans of the largest query
 MAX_STEPS = 200  # a path visits every other stream at most once
 MAX_STATES = 1000
 
+MOST, LEAST = 1e12, 1e-12  # of any figure: products of a few stay exact enough to compare, and no quotient overflows
+
 Label = Annotated[str, Field(min_length=1, max_length=64)]
+
+
+def _nothing_or_enough(value: float) -> float:
+    if 0.0 < value < LEAST:
+        raise PydanticCustomError("tiny", f"must be 0 or at least {LEAST:g}")
+    return value
+
+
+Figure = Annotated[NonNegative, Field(le=MOST), AfterValidator(_nothing_or_enough)]
+PositiveFigure = Annotated[Positive, Field(ge=LEAST, le=MOST)]
 
 
 class ExecutionModel(StrEnum):
@@ -60,9 +73,9 @@ HALF_WAY_METHODS = (AllocationMethod.EQUAL, AllocationMethod.GLOBAL_RATIO, Alloc
 class AllocationStep(Model):
     """One half-way join of a path."""
 
-    productivity: Annotated[NonNegative, Field(examples=[2.5])]
+    productivity: Annotated[Figure, Field(examples=[2.5])]
     """Tuples that one arriving tuple makes: ρ_h."""
-    unit_cost: Annotated[Positive, Field(examples=[1.0])] = 1.0
+    unit_cost: Annotated[PositiveFigure, Field(examples=[1.0])] = 1.0
     """Resources that one arriving tuple takes."""
     operator: Annotated[Label | None, Field(exclude_if=is_none, examples=["join-1"])] = None
     """The join that this half-way join is a direction of."""
@@ -75,17 +88,17 @@ class AllocationPath(Model):
 
     name: Annotated[Label, Field(examples=["A"])]
     """Name of the path, unique: the stream it starts at."""
-    resources: Annotated[NonNegative | None, Field(exclude_if=is_none, examples=[15.0])] = None
+    resources: Annotated[Figure | None, Field(exclude_if=is_none, examples=[15.0])] = None
     """Resources that one unit takes."""
-    output: Annotated[NonNegative | None, Field(exclude_if=is_none, examples=[4.0])] = None
+    output: Annotated[Figure | None, Field(exclude_if=is_none, examples=[4.0])] = None
     """Results that one unit yields."""
-    max_units: Annotated[NonNegative | None, Field(exclude_if=is_none, examples=[10.0])] = None
+    max_units: Annotated[Figure | None, Field(exclude_if=is_none, examples=[10.0])] = None
     """Units there are; left out: no limit, or the rate where `steps` are given."""
-    rate: Annotated[Positive | None, Field(exclude_if=is_none, examples=[500.0])] = None
+    rate: Annotated[PositiveFigure | None, Field(exclude_if=is_none, examples=[500.0])] = None
     """Arrivals of the path's stream, in tuples per second."""
     steps: Annotated[list[AllocationStep] | None, Field(exclude_if=is_none, min_length=1, max_length=MAX_STEPS)] = None
     """Its half-way joins from the stream to the root."""
-    covers: Annotated[dict[Label, Positive], Field(max_length=MAX_STATES, examples=[{"AB": 5.0}])] = {}
+    covers: Annotated[dict[Label, PositiveFigure], Field(max_length=MAX_STATES, examples=[{"AB": 5.0}])] = {}
     """New tuples per second that one unit brings to a state, by name of the state."""
 
 
@@ -94,14 +107,14 @@ class RequiredState(Model):
 
     name: Annotated[Label, Field(examples=["AB"])]
     """Name of the state, unique."""
-    required: Annotated[NonNegative, Field(examples=[120.0])]
+    required: Annotated[Figure, Field(examples=[120.0])]
     """New tuples per second that it needs: its refresh rate."""
 
 
 class AllocationRequest(Model):
     """Share out a capacity over input paths so that the most results come out, and every state stays fresh."""
 
-    capacity: Annotated[NonNegative, Field(examples=[300.0])]
+    capacity: Annotated[Figure, Field(examples=[300.0])]
     """Resources there are: probes per second, or whatever `resources` and `unit_cost` are counted in."""
     model: Annotated[ExecutionModel, Field(examples=["continuous"])] = ExecutionModel.CONTINUOUS
     """Whether units are any numbers or whole ones."""

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from models.allocation import MAX_PATHS, MAX_STATES, ExecutionModel, Label, RequiredState, doubles, names_of
-from models.base import Model, NonNegative, Number, Positive
+from models.allocation import MAX_PATHS, MAX_STATES, ExecutionModel, Figure, Label, PositiveFigure, RequiredState, doubles, names_of
+from models.base import Model, Number
 from models.faults import Fault, with_faults
 from models.faults import _get as get
 from models.faults import _items as items
@@ -31,11 +31,11 @@ class CoverPath(Model):
 
     name: Annotated[Label, Field(examples=["A"])]
     """Name of the path, unique."""
-    cost: Annotated[NonNegative, Field(examples=[15.0])]
+    cost: Annotated[Figure, Field(examples=[15.0])]
     """Resources that one unit takes."""
-    covers: Annotated[dict[Label, Positive], Field(max_length=MAX_STATES, examples=[{"AB": 5.0}])]
+    covers: Annotated[dict[Label, PositiveFigure], Field(max_length=MAX_STATES, examples=[{"AB": 5.0}])]
     """What one unit brings to each state, by name of the state."""
-    max_units: Annotated[NonNegative | None, Field(exclude_if=is_none, examples=[10.0])] = None
+    max_units: Annotated[Figure | None, Field(exclude_if=is_none, examples=[10.0])] = None
     """Units there are; left out: no limit."""
 
 
@@ -48,7 +48,7 @@ class CoverRequest(Model):
     """What it can be covered with."""
     model: Annotated[ExecutionModel, Field(examples=["continuous"])] = ExecutionModel.CONTINUOUS
     """Whether units are any numbers or whole ones."""
-    capacity: Annotated[NonNegative | None, Field(exclude_if=is_none, examples=[100.0])] = None
+    capacity: Annotated[Figure | None, Field(exclude_if=is_none, examples=[100.0])] = None
     """Resources there are; left out: no cap. A cover that costs more is not feasible."""
     method: Annotated[CoverMethod, Field(examples=["exact"])] = CoverMethod.EXACT
     """How to search."""

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.base import Model, Number, Positive
+from models.allocation import LEAST, MOST, PositiveFigure
+from models.base import Model, Number
 from models.plan import Proof
 from models.request import MAX_TIME_LIMIT, is_none
 
@@ -58,20 +59,20 @@ class WindowJoinMethod(StrEnum):
 class WindowSide(Model):
     """One of the two streams."""
 
-    rate: Annotated[Positive, Field(examples=[10.0])]
+    rate: Annotated[PositiveFigure, Field(examples=[10.0])]
     """Arrivals, in tuples per second."""
-    window: Annotated[Positive, Field(examples=[60.0])]
+    window: Annotated[PositiveFigure, Field(examples=[60.0])]
     """Length of the window, in seconds."""
-    keys: Annotated[Number, Field(ge=1, examples=[10.0])] = 1.0
+    keys: Annotated[Number, Field(ge=1, le=MOST, examples=[10.0])] = 1.0
     """Distinct join keys in the window: the number of hash buckets."""
 
 
 class AccessCosts(Model):
     """What it costs to touch one tuple; only their ratio decides between algorithms."""
 
-    hash: Annotated[Positive, Field(examples=[0.65])] = 0.65
+    hash: Annotated[PositiveFigure, Field(examples=[0.65])] = 0.65
     """In a hash index: paper 4's C_h."""
-    nested_loop: Annotated[Positive, Field(examples=[0.5])] = 0.5
+    nested_loop: Annotated[PositiveFigure, Field(examples=[0.5])] = 0.5
     """In a scan: paper 4's C_n."""
 
 
@@ -82,13 +83,13 @@ class WindowJoinRequest(Model):
     """The first stream, A."""
     right: WindowSide
     """The second stream, B."""
-    selectivity: Annotated[Number | None, Field(gt=0, le=1, exclude_if=is_none, examples=[0.1])] = None
+    selectivity: Annotated[Number | None, Field(ge=LEAST, le=1, exclude_if=is_none, examples=[0.1])] = None
     """Share of the pairs that join; left out: the smaller of 1/keys."""
     costs: AccessCosts = AccessCosts()
     """Weight factors, as measured by `watersmeet calibrate`."""
-    service_rate: Annotated[Positive | None, Field(exclude_if=is_none, examples=[50.0])] = None
+    service_rate: Annotated[PositiveFigure | None, Field(exclude_if=is_none, examples=[50.0])] = None
     """Tuples per second of both streams together that can be processed: µ; left out: all."""
-    memory_tuples: Annotated[Positive | None, Field(exclude_if=is_none, examples=[1000.0])] = None
+    memory_tuples: Annotated[PositiveFigure | None, Field(exclude_if=is_none, examples=[1000.0])] = None
     """Tuples of both windows together that fit: M; left out: all."""
     invalidation: Annotated[Invalidation, Field(examples=["active"])] = Invalidation.ACTIVE
     """When expired tuples are removed."""

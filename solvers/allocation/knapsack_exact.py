@@ -39,16 +39,18 @@ def knapsack_exact(capacity: float, paths: Sequence[Path], seconds: float) -> Kn
 
     greedy = grepp_in_whole_units(capacity, paths)
     most = [_most_units(capacity, path) for path in paths]
-    weights, exact_weights = whole_numbers([capacity, *(path.resources for path in paths)], [1, *most], up=True)
+    open_ = [i for i, count in enumerate(most) if count > 0]
+    counts = [most[i] for i in open_]
+    weights, exact_weights = whole_numbers([capacity, *(paths[i].resources for i in open_)], [1, *counts], up=True)
     if not exact_weights:
         weights[0] -= 1  # rounded up like the resources, so that what fits here fits the real capacity
-    values, exact_values = whole_numbers([path.output for path in paths], most)
+    values, exact_values = whole_numbers([paths[i].output for i in open_], counts)
     model = cp_model.CpModel()
-    units = [model.new_int_var(0, count, path.name) for count, path in zip(most, paths, strict=True)]
+    units = [model.new_int_var(0, count, "") for count in counts]
     model.add(cp_model.LinearExpr.weighted_sum(units, weights[1:]) <= weights[0])
     model.maximize(cp_model.LinearExpr.weighted_sum(units, values))
-    for variable, amount in zip(units, greedy, strict=True):
-        model.add_hint(variable, int(amount))
+    for variable, i in zip(units, open_, strict=True):
+        model.add_hint(variable, min(most[i], int(greedy[i])))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
@@ -57,7 +59,9 @@ def knapsack_exact(capacity: float, paths: Sequence[Path], seconds: float) -> Kn
     fractional = math.fsum(path.output * amount for path, amount in zip(paths, grepp(capacity, paths), strict=True) if amount)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Knapsack(greedy, Proof.BOUNDED, fractional)
-    found = [float(solver.value(variable)) for variable in units]
+    found = [0.0] * len(paths)
+    for variable, i in zip(units, open_, strict=True):
+        found[i] = float(solver.value(variable))
     value, known = (sum(decimal(path.output) * int(n) for path, n in zip(paths, counts, strict=True)) for counts in (found, greedy))
     if known > value:
         found, value = greedy, known

@@ -14,10 +14,14 @@ from dataclasses import dataclass
 
 from models.plan import Proof
 from solvers.cover.greedy import CoverPath, greedy_cover
+from solvers.errors import MethodError
 from solvers.linear_program import Row, linear_program
 from solvers.scaling import decimal, whole_numbers
 
 __all__ = ["Cover", "continuous_cover", "discrete_cover"]
+
+
+MOST_UNITS = 1 << 40  # of one path
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +63,24 @@ def discrete_cover(required: Mapping[str, float], paths: Sequence[CoverPath], se
     greedy = greedy_cover(required, paths, whole=True)
     needed = {state: amount for state, amount in required.items() if amount > 0.0}
     most = [_most_units(needed, path) for path in paths]
+    if max(most, default=0) > MOST_UNITS:
+        raise MethodError(
+            f"some path would need more than {MOST_UNITS} units, which are no longer worth counting: use the continuous model", "/model"
+        )
+    open_ = [i for i, count in enumerate(most) if count > 0]
     model = cp_model.CpModel()
-    units = [model.new_int_var(0, count, path.name) for count, path in zip(most, paths, strict=True)]
+    units = {i: model.new_int_var(0, most[i], "") for i in open_}
     exact = True
     for state, amount in needed.items():
-        givers = [i for i, path in enumerate(paths) if state in path.covers]
+        givers = [i for i in open_ if state in paths[i].covers]
         scaled, whole = whole_numbers([amount, *(paths[i].covers[state] for i in givers)], [1, *(most[i] for i in givers)])
         exact &= whole
         model.add(cp_model.LinearExpr.weighted_sum([units[i] for i in givers], scaled[1:]) >= scaled[0] + (not whole))
-    costs, whole = whole_numbers([path.cost for path in paths], most, up=True)
+    costs, whole = whole_numbers([paths[i].cost for i in open_], [most[i] for i in open_], up=True)
     exact &= whole
-    model.minimize(cp_model.LinearExpr.weighted_sum(units, costs))
-    for variable, count in zip(units, greedy, strict=True):
-        model.add_hint(variable, int(count))
+    model.minimize(cp_model.LinearExpr.weighted_sum(list(units.values()), costs))
+    for i, variable in units.items():
+        model.add_hint(variable, min(most[i], int(greedy[i])))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
@@ -80,7 +89,7 @@ def discrete_cover(required: Mapping[str, float], paths: Sequence[CoverPath], se
     fractional = math.fsum(path.cost * amount for path, amount in zip(paths, continuous_cover(required, paths), strict=True))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Cover(greedy, Proof.BOUNDED, fractional * (1.0 - 1e-9))
-    found = [float(solver.value(variable)) for variable in units]
+    found = [float(solver.value(units[i])) if i in units else 0.0 for i in range(len(paths))]
     cost, known = (sum(decimal(path.cost) * int(n) for path, n in zip(paths, counts, strict=True)) for counts in (found, greedy))
     if known < cost:
         found, cost = greedy, known

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from models.faults import errors_of
 from models.window_join import WindowJoinRequest
 from solvers.window_join import Side, approximate_crossover, hash_cost, nested_loop_cost, regulate, solve_window_join
 
@@ -143,8 +145,10 @@ def test_no_rates_and_windows_within_the_limits_yield_more(
                 assert kept * b + rest * a <= best
 
 
-def test_a_window_beyond_the_range_of_a_double_is_refused_by_name() -> None:
-    from solvers.errors import RangeError
-
-    with pytest.raises(RangeError, match="lower their rates or windows"):
-        _solve(left=_side(1e300, 1e300), right=_side(1e300, 1e300))
+def test_figures_that_no_stream_has_are_refused_by_name() -> None:
+    with pytest.raises(ValidationError) as failure:
+        _solve(left=_side(1e300, 1e-300))
+    assert dict(errors_of(failure.value, WindowJoinRequest)) == {
+        "/left/rate": "rate must be at most 1000000000000.0, got 1e+300",
+        "/left/window": "window must be at least 1e-12, got 1e-300",
+    }
