@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -39,11 +40,11 @@ def with_faults(title: str, data: Any, handler: Callable[[Any], T], check: Calla
     try:
         value = handler(data)
     except ValidationError as failure:
-        for error in failure.errors(include_url=False):
+        for error in islice(failure.errors(include_url=False), MAX_FAULTS):
             kind = PydanticCustomError(error["type"], "{message}", {"message": error["msg"], **error.get("ctx", {})})
             errors.append(InitErrorDetails(type=kind, loc=error["loc"], input=error["input"]))
     if not isinstance(data, BaseModel):
-        for location, message in check(data):
+        for location, message in islice(check(data), MAX_FAULTS):
             fault = PydanticCustomError("fault", "{message}", {"message": message})
             errors.append(InitErrorDetails(type=fault, loc=location, input=None))
     if errors:
@@ -89,11 +90,13 @@ def check_query(query: Any) -> Iterator[Fault]:
     seen: dict[frozenset[str], int] = {}
     for i, observed in enumerate(_items(query, "observed")):
         members = [name for name in _items(observed, "streams") if isinstance(name, str)]
+        named: set[str] = set()
         for j, name in enumerate(members):
             if name not in first:
                 yield ("observed", i, "streams", j), f"observed names stream {name!r}, which is not in the query; known: {_known(list(first))}"
-            elif name in members[:j]:
+            elif name in named:
                 yield ("observed", i, "streams", j), f"observed names stream {name!r} twice; a set names each stream once"
+            named.add(name)
         key = frozenset(members)
         if key in seen:
             yield ("observed", i, "streams"), f"this set is observed already by /query/observed/{seen[key]}; give each set once"
