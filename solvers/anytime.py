@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from models.plan import Proof
 from models.request import Objective
@@ -31,8 +32,9 @@ from solvers.two_layer import walk_two_layers
 
 __all__ = ["anytime"]
 
-SPACE = "join trees"
+SPACE = "all join trees"
 WHOLE = 9  # streams of a graph that is solved as one region: 40 ms for a clique
+WHOLE_STEPS = 400  # steps of its staircases, more than graphs of that size have
 FIRST, LAST = 7, 9  # blocks of a region, in the first rounds and in the last: 0.3 and 3 ms each on sparse graphs
 STARTS = 3  # plans that are improved, the best first
 RANDOM_ROUNDS = 2  # rounds of random regions that have to bring nothing before the search ends
@@ -306,17 +308,26 @@ def _proven(problem: Problem, points: Sequence[Point], least_cpu: float, notes: 
 
 
 def _whole(problem: Problem, ledger: Ledger) -> Found | None:
-    """A graph that is one region: its exact staircase. None where every way to join it overflows."""
-    solutions, complete = solve_region(ledger, [1 << i for i in range(len(problem.model.graph))])
-    if not solutions:
-        return None
-    shapes = [{sum(inputs): inputs for inputs in way.joins} for way in solutions]
-    points = staircase(point_of(problem.model, tree_of(ledger, shape)) for shape in shapes)
-    if not complete or problem.objective is Objective.MAX_HEADROOM:
-        return _proven(problem, points, points[0].cpu, (), Deadline.after(1.0))
+    """A graph that is one region: its exact staircase within the caps. None where every way to join it overflows."""
+    model, caps = problem.model, problem.caps
+    streams = [1 << i for i in range(len(model.graph))]
+    cpu_left, memory_left = caps.cpu * CAP_SLACK - ledger.common, caps.memory_bytes * CAP_SLACK - model.leaves_bytes()
+    points, complete = _priced_whole(ledger, streams, cpu_left, memory_left)
+    if not any(caps.admit(point) for point in points):
+        nothing_fits = complete
+        points, complete = _priced_whole(ledger, streams, math.inf, math.inf)
+        if not points:
+            return None
+        found = _proven(problem, points, points[0].cpu, (), Deadline.after(1.0))
+        return replace(found, proof=Proof.OPTIMAL) if nothing_fits and found.bound is not None else found
     best = choose(problem, points)
-    if problem.objective is Objective.MIN_CPU:
-        bound = best.cpu if problem.caps.admit(best) else points[0].cpu
-    else:
-        bound = best.memory_bytes if problem.caps.admit(best) else points[-1].memory_bytes
+    if not complete or problem.objective is Objective.MAX_HEADROOM:
+        return _proven(problem, points, cpu_lower_bound(model), (), Deadline.after(1.0))
+    bound = best.cpu if problem.objective is Objective.MIN_CPU else best.memory_bytes
     return Found(best, points, Proof.OPTIMAL, bound, SPACE)
+
+
+def _priced_whole(ledger: Ledger, streams: Sequence[int], cpu_left: float, memory_left: float) -> tuple[tuple[Point, ...], bool]:
+    solutions, complete = solve_region(ledger, streams, cpu_left, memory_left, max_steps=WHOLE_STEPS)
+    shapes = [{sum(inputs): inputs for inputs in way.joins} for way in solutions]
+    return staircase(point_of(ledger.model, tree_of(ledger, shape)) for shape in shapes), complete

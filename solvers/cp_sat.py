@@ -34,7 +34,7 @@ from solvers.two_layer import walk_two_layers
 
 __all__ = ["cp_sat"]
 
-SPACE = "join trees"
+SPACE = "all join trees"
 MAX_SPLITS = 60_000  # two seconds to list and price; cliques of 9 streams, chains of 14
 STEPS = 1 << 42  # of the start's cost: sums of 200 stay well within CP-SAT's 2^62, and rounding below that of a plan's price
 DETERMINISTIC_TIME = 30.0  # CP-SAT's own units, about a second each

@@ -526,9 +526,14 @@ def _mask_of(masks: Sequence[int], union: int) -> int:
 
 
 def solve_region(
-    ledger: Ledger, masks: Sequence[int], cpu_limit: float = math.inf, memory_limit: float = math.inf, in_memory: bool = True
+    ledger: Ledger,
+    masks: Sequence[int],
+    cpu_limit: float = math.inf,
+    memory_limit: float = math.inf,
+    in_memory: bool = True,
+    max_steps: int = MAX_STEPS,
 ) -> tuple[tuple[Solution, ...], bool]:
-    """The staircase of the trees over these blocks within the limits, by rising excess, and whether it is complete.
+    """The staircase of the trees over these blocks within the limits of excess and bytes, by rising excess, and whether it is complete.
 
     Without `in_memory` bytes count for nothing, and the staircase is its cheapest step alone.
     """
@@ -536,7 +541,7 @@ def solve_region(
     sizes, seconds, reach, hashes, connected = ledger.tables(masks)
     weights = np.array([model.tuple_bytes(mask) if in_memory else 0.0 for mask in masks])
     cpu, memory, parts_of, parts_in, first, end, whole = _solve(
-        m, sizes, seconds, reach, hashes, connected, weights, ledger.costs, cpu_limit, memory_limit, MAX_STEPS
+        m, sizes, seconds, reach, hashes, connected, weights, ledger.costs, cpu_limit, memory_limit, max_steps
     )
     solutions = []
     for entry in range(first, end):

@@ -37,6 +37,7 @@ __all__ = [
     "tree_of",
 ]
 
+ALL_TREES = "all join trees"
 Shape = dict[int, tuple[int, ...]]
 
 CAP_SLACK = 1.0 + 1e-9  # a draft's figures round differently from a whole plan's price, which decides in the end
@@ -173,7 +174,7 @@ def finish(problem: Problem, points: Iterable[Point], space: str, notes: Sequenc
     if caps.memory_bytes < least:
         bounds = {Objective.MIN_CPU: cpu_lower_bound, Objective.MIN_MEMORY: memory_lower_bound}
         bound = bounds[problem.objective](model) if problem.objective in bounds else headroom_upper_bound(model, caps)
-        return Found(best, found, Proof.OPTIMAL, bound, space, (*notes, "The windows alone need more than the memory cap."))
+        return Found(best, found, Proof.OPTIMAL, bound, ALL_TREES, (*notes, "The windows alone need more than the memory cap."))
     if problem.objective is Objective.MIN_MEMORY and caps.admit(best) and best.memory_bytes <= least * CAP_SLACK:
-        return Found(best, found, Proof.OPTIMAL, min(least, best.memory_bytes), space, tuple(notes))
+        return Found(best, found, Proof.OPTIMAL, min(least, best.memory_bytes), ALL_TREES, tuple(notes))
     return Found(best, found, Proof.NONE, None, space, tuple(notes))
