@@ -269,8 +269,9 @@ class _Batch:
                     first, last = kept["ts"].min(), kept["ts"].max()
                     assert isinstance(first, int) and isinstance(last, int)
                     seen[stream.name] |= {"first": first, "last": last}
-            if kept.height:
-                punctual[stream.name] = kept
+            let_in = _chosen(kept, self.program.admitted, salt=0)
+            if let_in.height:
+                punctual[stream.name] = let_in
         if self.program.counted:
             punctual = self._numbered(punctual)
         for stream in self.program.streams:
@@ -481,8 +482,7 @@ class _Batch:
         """The share of rows that may probe, chosen by their hash: the same rows in every run and in every cell."""
         if frame is None or step.share >= 1.0:
             return frame
-        mixed = _mixed(frame["h"].to_numpy().view(np.uint64) ^ np.uint64(step.salt))
-        admitted = frame.filter(pl.Series(mixed < np.uint64(min(int(step.share * 2.0**64), 2**64 - 1))))
+        admitted = _chosen(frame, step.share, step.salt)
         return admitted if admitted.height else None
 
     def _joined(self, left: pl.DataFrame | None, right: pl.DataFrame | None, step: Step, residual: Sequence[Comparison] = ()) -> pl.DataFrame | None:
@@ -617,6 +617,14 @@ OPERATORS = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"
 def _holds(comparison: Comparison) -> pl.Expr:
     holds: pl.Expr = getattr(pl.col(comparison.left), OPERATORS[comparison.op])(pl.col(comparison.right))
     return holds
+
+
+def _chosen(frame: pl.DataFrame, share: float, salt: int) -> pl.DataFrame:
+    """This share of the rows, by their hash."""
+    if share >= 1.0:
+        return frame
+    mixed = _mixed(frame["h"].to_numpy().view(np.uint64) ^ np.uint64(salt))
+    return frame.filter(pl.Series(mixed < np.uint64(min(int(share * 2.0**64), 2**64 - 1)), dtype=pl.Boolean))
 
 
 def _mixed(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:

@@ -169,6 +169,8 @@ class Program:
     """Streams first, then materialized operators, inputs before users."""
     joins: tuple[Join, ...]
     caches: tuple[Cached, ...]
+    admitted: float = 1.0
+    """Share of every stream's rows that is let in at all: below 1 where keeping the windows alone takes too much of the CPU."""
 
     @property
     def counted(self) -> bool:
@@ -212,7 +214,7 @@ def program_of(plan: Plan, payload: Mapping[str, int]) -> Program:
     kept = [modules[name] for name in streams] + [modules[operator.id] for operator in plan.operators[:-1]]
     made = {route.input: route for join in joins for route in join.routes}
     completed = tuple(_upkept(query, cache, made, modules) for cache in caches.values())
-    return Program(tuple(streams.values()), tuple(kept), tuple(joins), completed)
+    return Program(tuple(streams.values()), tuple(kept), tuple(joins), completed, plan.allocation.admitted if plan.allocation else 1.0)
 
 
 def _attributes(query: Query) -> dict[str, tuple[str, ...]]:

@@ -167,10 +167,20 @@ def with_caches(plan: Plan, places: Sequence[tuple[str, str, int, int, str, floa
     return Plan.model_validate(document)
 
 
-def with_shares(plan: Plan, shares: Mapping[tuple[str, str, int], float]) -> Plan:
+def with_shares(plan: Plan, shares: Mapping[tuple[str, str, int], float], admitted: float = 1.0) -> Plan:
     """The plan with allowances: (operator, input, step) → share."""
-    allowances = [{"operator": o, "input": i, "step": s, "share": share, "rate": 0.0} for (o, i, s), share in shares.items()]
-    allocation: dict[str, Any] = {"throughput": 0.0, "saturation_throughput": 0.0, "freshness_met": True, "allowances": allowances, "streams": []}
+    allocation: dict[str, Any] = {
+        "throughput": 0.0,
+        "saturation_throughput": 0.0,
+        "jaqpot_throughput": 0.0,
+        "cpu": 0.0,
+        "admitted": admitted,
+        "freshness_met": True,
+        "freshness_cpu": None,
+        "allowances": [{"operator": o, "input": i, "step": s, "share": share, "rate": 0.0} for (o, i, s), share in shares.items()],
+        "streams": [],
+        "renewals": [],
+    }
     return Plan.model_validate(plan.model_dump(mode="json", by_alias=True) | {"allocation": allocation})
 
 

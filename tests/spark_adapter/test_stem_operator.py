@@ -87,7 +87,7 @@ def test_another_plan_takes_over_the_states_and_misses_nothing(case: Case, data:
     assert found == by_definition(case.plan.query, case.batches)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(cases(), st.sampled_from(["exact", "mjoin", "mjoin", "bjtree"]), st.sampled_from(["off", "prefix", "global"]), st.booleans())
 def test_every_plan_of_the_planner_runs(case: Case, method: str, caches: str, starved: bool) -> None:
     """Figures under which the planner uses all it has: caches in a third of its mjoins, allowances where it is starved."""
@@ -124,6 +124,17 @@ def test_shares_at_two_steps_multiply() -> None:
     root = plan.operators[-1]
     shares = {(root.id, pipeline.input, step): 0.7 for pipeline in root.pipelines for step in (0, 1)}
     assert run(with_shares(plan, shares), batches)[1].total() == pytest.approx(everything * 0.49, rel=0.05)
+
+
+def test_where_even_keeping_is_too_much_only_a_share_of_the_rows_is_let_in() -> None:
+    batches = steady(CHAIN, seconds=20, per_second=60, values=12, every=2.0)
+    plan = make_plan(CHAIN, ["r", "s", "t"])
+    everything = run(plan, batches)[1]
+    cells, some = run(with_shares(plan, {}, admitted=0.5), batches)
+    assert some <= everything
+    assert some.total() == pytest.approx(everything.total() / 8, rel=0.15)
+    assert cells.outcomes[-1].statistics["states"]["r"][0] == pytest.approx(60 * 5 / 2, rel=0.2 + 2 / 5)
+    assert cells.outcomes[-1].statistics["streams"]["r"]["rows"] == 120
 
 
 def test_a_row_that_may_not_probe_still_builds() -> None:
