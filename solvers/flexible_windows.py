@@ -25,6 +25,8 @@ __all__ = ["flexible_windows", "kept_share"]
 
 MOVES_PER_STREAM = 200  # far above what was ever needed; a bound so that rounding cannot make it go on for ever
 ENOUGH = 1e-12  # relative gain per byte below which memory is not worth moving
+HOPELESS = 1e-100  # of the windows: no result is left whatever is kept, and shares would leave the range of a double
+NEGLIGIBLE = 1e-30  # of all windows: a window that is counted as no smaller than this
 LEAST = 1e-9  # of an even share: as good as nothing while memory is being moved
 
 
@@ -47,11 +49,12 @@ def flexible_windows(completed: Sequence[float], sizes: Sequence[float], memory:
     >>> flexible_windows([0.5, 0.5], [600.0, 3000.0], 600.0)
     [1.0, 0.0]
     """
-    n = len(sizes)
-    if math.fsum(sizes) <= memory:
+    n, total = len(sizes), math.fsum(sizes)
+    if total <= memory:
         return [1.0] * n
-    if n == 1:
-        return [memory / sizes[0]]
+    if n == 1 or memory / total < HOPELESS:
+        return [memory / total] * n
+    sizes = [max(size, NEGLIGIBLE * total) for size in sizes]
     if n == 2:
         first = 0 if completed[1] * sizes[1] >= completed[0] * sizes[0] else 1
         shares = [0.0, 0.0]
@@ -97,6 +100,8 @@ def _move_memory(completed: Sequence[float], sizes: Sequence[float], memory: flo
             break
         rest = math.fsum(inverse[k] for k in range(n) if k not in (to, source))
         held = sizes[to] * shares[to] + sizes[source] * shares[source]
+        if rest <= 0.0:
+            break
         target = (completed[source] * sizes[source] - completed[to] * sizes[to] + rest * held) / (2.0 * rest * sizes[to])
         target = min(target, 1.0, (held - least * sizes[source]) / sizes[to])
         if target <= shares[to]:

@@ -38,6 +38,7 @@ __all__ = ["Refresh", "ages", "cover_shares", "cpu_of", "greedy_shares", "joint_
 PRECISION = 1e-5  # of the least CPU
 BARRIER_GROWTH = 50.0
 CENTRED = 0.1  # Newton decrement below which a barrier has been followed closely enough
+FAR_MORE = 1e30
 MAX_STEPS = 400  # of Newton's method; about 40 are needed
 
 
@@ -149,19 +150,21 @@ def least_cost_stays(renewals: Sequence[Sequence[float]], costs: Sequence[float]
 
     involved = sorted({j for chain in chains for j in chain})
     useful = [i for i in range(len(costs)) if any(renewals[j][i] > 0.0 for j in involved)]
-    holds = np.array([[renewals[j][i] for i in useful] for j in involved])
+    # In units of the tolerances all figures that matter are near 1; what is renewed far more often than needed is never short.
+    scales = {j: min(tolerance for chain, tolerance in chains.items() if j in chain) for j in involved}
+    holds = np.array([[min(FAR_MORE, renewals[j][i] * scales[j]) for i in useful] for j in involved])
     place = {j: number for number, j in enumerate(involved)}
     paths = np.zeros((len(chains), len(involved)))
     for row, (chain, tolerance) in enumerate(chains.items()):
         for j in chain:
-            paths[row, place[j]] = 1.0 / tolerance
+            paths[row, place[j]] = scales[j] / tolerance
     cost = np.array([costs[i] for i in useful])
     total = float(cost.sum())
     cost = cost / total if total > 0.0 else np.full(len(useful), 1.0 / len(useful))
     stays = _barrier(holds, paths, cost)
     result = [math.inf] * len(renewals)
     for j, stay in zip(involved, stays, strict=True):
-        result[j] = float(f"{stay * (1.0 - 5e-6):.6g}")
+        result[j] = float(f"{stay * scales[j] * (1.0 - 5e-6):.6g}")
     return result
 
 
@@ -214,7 +217,7 @@ def _newton_step(gradient: Any, bent: Any, diagonal: Any, rows: Any) -> Any:
     n, k = len(gradient), len(rows)
     units = 1.0 / np.sqrt(diagonal + np.diagonal(bent))
     rows = rows * units
-    sizes = np.sqrt((rows**2).sum(axis=1))
+    sizes = np.maximum(np.sqrt((rows**2).sum(axis=1)), 1e-140)
     system = np.empty((n + k, n + k))
     system[:n, :n] = bent * units * units[:, None]
     system[:n, :n][np.diag_indices(n)] = 1.0

@@ -24,6 +24,7 @@ about 40 Newton steps where freshness is stated.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -204,9 +205,10 @@ def _best_shared(problem: Problem, query: Query, points: Sequence[Point]) -> tup
         for answer in answers:
             if answer is not None and (best is None or _better(answer) > _better(best[1])):
                 best = point, answer
-    if best is None:  # even the share that fits rounds to nothing: nothing may probe
+    if best is None:  # even the share that fits rounds to nothing: nothing is let in
         _, point, priced, plan = candidates[0]
-        return point, share_out(model, priced, cap, stated, plan)
+        shared = share_out(model, priced, cap, stated, replace(plan, keeping=0.0))
+        best = point, replace(shared, admitted=0.0, shares=(0.0,) * len(plan.windows), freshness_cpu=None)
     return best
 
 
@@ -298,7 +300,7 @@ def _suggested_windows(model: CostModel, memory: float) -> tuple[tuple[WindowSug
                 high = middle
         shares = flexible_windows(completed, sizes, low or memory * 1e-18)
     windows = tuple(
-        WindowSuggestion(stream=name, seconds=seconds * share, rows=tuples * share if rows else None)
+        WindowSuggestion(stream=name, seconds=min(seconds, sys.float_info.max) * share, rows=tuples * share if rows else None)
         for name, seconds, tuples, rows, share in zip(graph.names, graph.window_seconds, graph.window_tuples, graph.row_windows, shares, strict=True)
     )
     return windows, model.rate(graph.all) * kept_share(completed, shares)
