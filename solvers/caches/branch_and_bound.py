@@ -56,13 +56,14 @@ class _Search:
         self.members = {g: group for g, group in self.members.items() if group}
         self.slack = TOLERANCE * program.cost_without_caches
         self.best: tuple[float, int, Choice] = (program.cost(()), 0, ())
+        self.seen: set[Choice] = set()
 
     def offer(self, choice: Choice) -> None:
         """A choice that covers nothing twice, made feasible and kept if it is the best so far."""
         if not self.program.feasible(choice):
             kept: list[int] = []
             for i in choice:
-                if self.program.without_cap().feasible((*kept, i)):
+                if self.program.compatible((*kept, i)):
                     kept.append(i)
             choice = evict(self.program, tuple(kept))
         found = (self.program.cost(choice), len(choice), choice)
@@ -71,6 +72,9 @@ class _Search:
 
     def repaired(self, choice: Choice) -> None:
         """Offer the choice, and the best use of the groups it opens, without those that then do not pay."""
+        if choice in self.seen:
+            return
+        self.seen.add(choice)
         self.offer(choice)
         program = self.program
         opened = {program.candidates[i].group for i in choice}

@@ -18,6 +18,8 @@ with the least D/T of the attributes that have the part's value, T the shortest 
 one stream together at most its window. At the first step this is the paper's b/W_d with the window as W_d. Where `distinct`
 is missing, D is 1/selectivity.
 
+A cache with a share of its memory keeps that share of its entries and hits; what misses is still put in, in another's place.
+
 Limits: values are taken to come in the order of the window and not to return; where they are drawn anew at random, misses are
 fewer (for equal draws (1 − 1/N)^w ≤ D/w always), so that a cache is never better on paper than in fact for that
 reason. Parts of a key count as independent, which again is the worst case. Hits by entries that another pipeline made are
@@ -26,7 +28,7 @@ not counted. Skew makes hits more likely than this.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from solvers.caches.attributes import Attributes, Key
 from solvers.cost import CostModel
@@ -59,6 +61,19 @@ class Figures:
     def benefit(self) -> float:
         return self.replaced - self.proc
 
+    def with_share(self, model: CostModel, share: float) -> Figures:
+        """The same cache with a share of its memory: that share of its entries, and so of its hits."""
+        miss = 1.0 - share * (1.0 - self.miss_probability)
+        proc = _proc(model, self.lookups, self.results, self.replaced, miss)
+        return replace(
+            self, proc=proc, miss_probability=miss, entries=share * self.entries, tuples=share * self.tuples, memory_bytes=share * self.memory_bytes
+        )
+
+
+def _proc(model: CostModel, lookups: float, results: float, replaced: float, miss: float) -> float:
+    costs = model.costs
+    return lookups * costs.probe + (1.0 - miss) * costs.join * results + miss * (replaced + results * update_cost(model))
+
 
 def update_cost(model: CostModel) -> float:
     return model.costs.insert + model.costs.delete
@@ -84,17 +99,15 @@ def _new_keys(attributes: Attributes, key: Key) -> tuple[float, float]:
 
 def figures(model: CostModel, attributes: Attributes, key: Key, lookups: float, results: float, replaced: float, segment: int, kept: int) -> Figures:
     """The figures of a cache of `segment` that `lookups` tuples per second look up by `key`, kept up to date from the join of `kept`."""
-    costs, update = model.costs, update_cost(model)
     distinct, seconds = _new_keys(attributes, key)
     chances = lookups * seconds
     miss = min(1.0, distinct / chances) if chances > 0.0 else 1.0
     entries = miss * chances
     tuples = min(entries * (results / lookups), model.size(segment)) if lookups > 0.0 else 0.0
-    proc = lookups * costs.probe + (1.0 - miss) * costs.join * results + miss * (replaced + results * update)
     return Figures(
         replaced,
-        proc,
-        update * model.rate(kept),
+        _proc(model, lookups, results, replaced, miss),
+        update_cost(model) * model.rate(kept),
         miss,
         entries,
         tuples,

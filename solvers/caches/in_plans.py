@@ -37,8 +37,10 @@ from solvers.tree import Join, Tree, joins, leaf_mask
 __all__ = ["CachedPlan", "caches_in_plans"]
 
 MAX_TREES = 6  # of the frontier, by rising CPU, beside the one with the least memory
+MAX_UNBOUNDED_TREES = 2  # the same for objectives under which no tree can be ruled out beforehand
 FRONTIER_STREAMS = 5  # up to which the whole frontier takes a millisecond or two
-MAX_NODES = 300  # of the exact selection: a fraction of a second; beyond, the best choice found
+MAX_PARTIAL = 24  # candidates that are also tried with a share of their memory
+MAX_NODES = 100  # of the exact selection: a tenth of a second; beyond, the best choice found
 WORTH = 1e-6  # a plan with caches must be better by this share, or it is not worth the upkeep
 
 
@@ -158,7 +160,8 @@ def _wide_trees(request: PlanRequest, problem: Problem, found: Found, deadline: 
             points += frontier_search(replace(problem, caps=Caps(memory_bytes=problem.caps.memory_bytes)), deadline).points
     trees = dict.fromkeys(point.tree for point in points if point.memory_bytes <= problem.caps.memory_bytes)
     wide = [tree for tree in trees if any(len(node.inputs) > 2 for node in joins(tree))]
-    return wide[:MAX_TREES] + wide[MAX_TREES:][-1:]
+    most = MAX_TREES if problem.objective is Objective.MIN_CPU else MAX_UNBOUNDED_TREES
+    return wide[:most] + wide[most:][-1:]
 
 
 def _worth_more_trees(request: PlanRequest, problem: Problem, found: Found) -> bool:
@@ -227,7 +230,7 @@ def _best_caches(
     for number, join in enumerate(priced.joins):
         if len(join.blocks) > 2:
             pipelines = Pipelines.of(join)
-            useful = [c for c in generate(model, attributes, pipelines) if c.figures.benefit > 0.0 and c.figures.memory_bytes <= free]
+            useful = _fitting(model, [c for c in generate(model, attributes, pipelines) if c.figures.benefit > 0.0], free)
             if useful:
                 program, groups = program_of(pipelines, useful, free)
                 parts.append((number, program, useful, groups))
@@ -246,6 +249,21 @@ def _best_caches(
         return None
     owners = [(number, c) for number, _, useful, _ in parts for c in useful]
     return _plan(problem, found, attributes, priced, whole, choice, owners)
+
+
+def _fitting(model: CostModel, candidates: list[CacheCandidate], free: float) -> list[CacheCandidate]:
+    """The candidates, and where memory is short also with the share of theirs that would fit, and with half of it."""
+    if math.fsum(c.figures.memory_bytes for c in candidates) <= free or free <= 0.0:
+        return candidates if free > 0.0 else []
+    found = [c for c in candidates if c.figures.memory_bytes <= free]
+    if len(candidates) <= MAX_PARTIAL:
+        for c in candidates:
+            whole = c.figures.memory_bytes
+            for share in (0.5, 0.25) if whole <= free else (free / whole, 0.5 * free / whole):
+                part = replace(c, figures=c.figures.with_share(model, share))
+                if part.figures.benefit > 0.0 and part.figures.memory_bytes <= free:
+                    found.append(part)
+    return found
 
 
 def _cannot_win(problem: Problem, tree: Tree, to_beat: tuple[float, ...]) -> bool:

@@ -115,6 +115,10 @@ class Program:
 
     def feasible(self, choice: Sequence[int]) -> bool:
         """No operator is covered twice, nothing excluded is used, and the memory is enough."""
+        return self.compatible(choice) and self.fits(choice)
+
+    def compatible(self, choice: Sequence[int]) -> bool:
+        """No operator is covered twice, and nothing excluded is used."""
         seen: set[tuple[int, int]] = set()
         groups = {self.candidates[i].group for i in choice}
         for i in choice:
@@ -123,7 +127,7 @@ class Program:
             if steps & seen or candidate.excludes & groups:
                 return False
             seen |= steps
-        return self.fits(choice)
+        return True
 
     def without_cap(self) -> Program:
         return replace(self, memory_bytes=math.inf)

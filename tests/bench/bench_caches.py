@@ -1,8 +1,8 @@
-"""Paper 1's experiments, priced by our cost model: Table 2 with Fig. 11, the sweeps of Fig. 6 to 9, the burst of Fig. 12, memory as in Fig. 13, and the solver's times.
+"""Paper 1's experiments, priced by our cost model: Table 2 with Fig. 11, the sweeps of Fig. 6 to 9, the burst of Fig. 12, memory as in Fig. 13.
 
 What is drawn is the load one core can take, in tuples per CPU-second: all rates together over the CPU they need. The paper measures the
 same on its engine. Two things differ by construction: expiring tuples run through no pipeline here (in the paper every tuple is processed
-twice, once as a deletion, which is one more chance of a hit), and a probe that finds nothing costs nothing by default.
+twice, once as a deletion, which is one more chance of a hit), and a probe that finds nothing costs nothing by default. The solver's times come last.
 """
 
 from __future__ import annotations

@@ -68,6 +68,9 @@ def price_with_caches(plan: dict[str, Any]) -> tuple[float, float, list[dict[str
         miss = min(1.0, keys / (lookups * min(spans)))
         entries = miss * lookups * min(spans)
         tuples = min(entries * results / lookups, graph.size(segment))
+        share = cache["entries"] / entries  # a cache may be given less memory than it could use
+        assert 0.0 < share <= 1 + 1e-9
+        miss, entries, tuples = 1.0 - share * (1.0 - miss), share * entries, share * tuples
         proc = lookups * costs["probe"] + (1 - miss) * costs["join"] * results + miss * (replaced + results * update)
         figures = {
             "miss_probability": miss,

@@ -51,7 +51,7 @@ def long_run(seed: int, shape: str, n: int, kind: str, domain: int, seconds: flo
 )
 def test_counted_operations_match_the_figures(seed: int, shape: str, n: int, kind: str) -> None:
     domain = 8
-    plan, machine, seconds = long_run(seed, shape, n, kind, domain, 40.0)
+    plan, machine, seconds = long_run(seed, shape, n, kind, domain, 30.0)
     operator = plan.operators[-1]
     upkeep = plan.costs.insert + plan.costs.delete
     expected = operator.cpu
