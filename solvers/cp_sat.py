@@ -11,6 +11,7 @@ Splits that cannot be part of a plan better than the start (two-layer) or within
 Coefficients are whole numbers of 2^-42 of the start's cost, rounded down: every plan within the caps stays within, and one
 that is over them by less than rounding is forbidden when its price says so, and the program solved again.
 One worker and a fixed seed; deterministic time is the limit, the clock only the net.
+It is never the faster way: 9 to 80 times the exact search's time on 6 to 12 streams (tests/bench/bench_cp_sat.py).
 """
 
 from __future__ import annotations

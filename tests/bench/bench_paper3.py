@@ -3,7 +3,8 @@
 The setting is the paper's: rates within [1, 100], random joins, selectivities within (0, 1), 100 graphs per number of
 streams. The paper caps CPU at one second per second and says nothing of memory; from six streams on the output alone is over that. So
 each graph's caps are drawn between its two extremes: CPU between the binary tree's and the mjoin's, memory between the mjoin's
-and the binary tree's. A case is solvable when the exact search finds a plan within both.
+and the binary tree's. So the mjoin never qualifies, nor does the cheapest binary tree, and of three streams nothing is left to find.
+A case is solvable when the exact search finds a plan within both.
 
 WATERSMEET_BENCH=full runs 3 to 20 streams with 100 graphs each; otherwise a part of it, in a minute.
 """
