@@ -7,11 +7,13 @@ which then only loads what is cached.
 from __future__ import annotations
 
 from models.request import Costs, Objective
+from solvers.anytime import anytime
 from solvers.cost import CostModel
 from solvers.deadline import Deadline
 from solvers.exact import exact, frontier_search
 from solvers.graph import Edge, JoinGraph
 from solvers.kernels import best_binary_tree, best_mjoin_orders
+from solvers.linearised import linearised
 from solvers.search import Caps, Problem
 
 __all__ = ["warm"]
@@ -43,6 +45,8 @@ def warm() -> None:
         best_binary_tree(model, model.graph.all)
         frontier_search(Problem(model), Deadline.after(ENOUGH))
         exact(Problem(model, Caps(1.0, 1e6), Objective.MAX_HEADROOM), Deadline.after(ENOUGH))
+        anytime(Problem(model, Caps(1.0, 1e6)), Deadline.after(ENOUGH))
+        linearised(model, range(n))
 
 
 if __name__ == "__main__":
