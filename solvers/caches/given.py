@@ -9,6 +9,7 @@ could not be looked up any more is refused. Complexity: linear in the number of 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from models.fingerprint import fingerprint
 from models.plan import Cache, EstimateRequest, Plan
@@ -46,6 +47,8 @@ def with_given_caches(request: EstimateRequest, priced: Plan, given: Plan) -> Pl
             raise ShapeError(f"{cache.id} is on no pipeline of this plan", "/caches") from None
         if found is None:
             raise ShapeError(f"{cache.id} can no longer be looked up by {', '.join(cache.key)}", "/caches")
+        if 0.0 < cache.entries < found.figures.entries:  # it was given memory for so many, and would have to do with that
+            found = replace(found, figures=found.figures.with_share(model, cache.entries / found.figures.entries))
         group = (number, found.group)
         caches.append(_on_the_wire(cache, found, priced.operators[number].id, first=group not in updates))
         updates[group] = found.figures.update

@@ -14,14 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.plan import CacheKind, Plan, Proof
+from models.plan import CacheKind, EstimateRequest, Plan, Proof
 from models.request import CacheMode, PlanRequest
 from solvers.caches.attributes import Attributes
 from solvers.caches.candidates import Pipelines, prefix_candidates, program_of
 from solvers.caches.exhaustive import exhaustive
+from solvers.caches.given import with_given_caches
 from solvers.caches.in_plans import caches_in_plans
 from solvers.caches.joint_orders import joint_orders
 from solvers.deadline import Deadline
+from solvers.estimate import estimate
 from solvers.planner import plan, problem_of, search
 from tests.bench.bench_caches import KINDS, TABLE_2, sample_point
 from tests.solvers.caches.naive_pricer import price_with_caches
@@ -264,3 +266,16 @@ def test_every_mode_is_a_choice_of_the_request() -> None:
     assert found[CacheMode.AUTO] <= found[CacheMode.GLOBAL] <= found[CacheMode.OFF]
     assert found[CacheMode.PREFIX] < found[CacheMode.OFF]
     assert all(a > 0 for a in itertools.chain(found.values()))
+
+
+@pytest.mark.parametrize("spare", [2_000.0, 1e6])
+def test_a_plan_made_today_is_priced_today_as_it_was_made(spare: float) -> None:
+    plain = plan(request_of(fast_probe(), "off", "mjoin"))
+    made = plan(request_of(fast_probe(), "auto", "mjoin", resources={"memory_bytes": plain.cost.memory_bytes + spare}))
+    assert made.caches
+    body = {"query": made.query, "costs": made.costs, "operators": [operator.model_dump() for operator in made.operators]}
+    request = EstimateRequest.model_validate(json.loads(json.dumps(body, default=lambda model: model.model_dump(mode="json"))))
+    again = with_given_caches(request, estimate(request), made)
+    assert again.cost.cpu == pytest.approx(made.cost.cpu, rel=1e-12)
+    assert again.cost.memory_bytes == pytest.approx(made.cost.memory_bytes, rel=1e-12)
+    assert again.fingerprint == made.fingerprint
