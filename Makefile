@@ -23,7 +23,7 @@ demo: $(SETUP)
 
 test: $(SETUP) lint
 	@echo "== tests"
-	@$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term:skip-covered --durations=15
 
 lint: $(SETUP)
 	@echo "== lint: ruff, mypy, import-linter"
