@@ -43,15 +43,7 @@ class _Search:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.capped = math.isfinite(program.memory_bytes)
-        candidates = program.candidates
-        useful = [
-            i for i in range(len(candidates)) if candidates[i].proc < program.replaced[i] and candidates[i].memory_bytes <= program.memory_bytes
-        ]
-        savings = [
-            math.fsum(program.replaced[i] - candidates[i].proc for i in useful if candidates[i].group == g) for g in range(len(program.members))
-        ]
-        # A group that does not pay even if all its members are used never does.
-        self.usable = frozenset(i for i in useful if savings[candidates[i].group] > program.update_costs[candidates[i].group])
+        self.usable = frozenset(program.useful)
         self.members = {g: tuple(i for i in group if i in self.usable) for g, group in enumerate(program.members)}
         self.members = {g: group for g, group in self.members.items() if group}
         self.slack = TOLERANCE * program.cost_without_caches

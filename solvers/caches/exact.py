@@ -21,6 +21,7 @@ __all__ = ["cp_sat", "exact"]
 
 RESOLUTION = 1 << 46  # steps of cost: fine enough for doubles, and sums of thousands of them fit 64 bits
 MEMORY_RESOLUTION = 1 << 40
+LARGEST_SCALE = 1e300  # costs below 1e-286 are as good as none
 SMALL = 60  # candidates up to which branch and bound is as fast as CP-SAT
 PYTHON_NODES = 400  # of branch and bound: longer than nearly every small program takes
 
@@ -44,14 +45,10 @@ def cp_sat(program: Program, deadline: Deadline, hint: Choice = ()) -> Selection
     from ortools.sat.python import cp_model  # takes seconds to import
 
     total = program.cost_without_caches
-    scale = RESOLUTION / total if total > 0.0 else 1.0
+    scale = min(RESOLUTION / total, LARGEST_SCALE) if total > 0.0 else 1.0
     model = cp_model.CpModel()
-    saving = [round((program.replaced[i] - c.proc) * scale) for i, c in enumerate(program.candidates)]
-    useful = [i for i, c in enumerate(program.candidates) if saving[i] > 0 and c.memory_bytes <= program.memory_bytes]
-    worth = [0] * len(program.update_costs)
-    for i in useful:
-        worth[program.candidates[i].group] += saving[i]
-    useful = [i for i in useful if worth[program.candidates[i].group] > program.update_costs[program.candidates[i].group] * scale]
+    saving = {i: round((program.replaced[i] - program.candidates[i].proc) * scale) for i in program.useful}
+    useful = [i for i in program.useful if saving[i] > 0]
     x = {i: model.new_bool_var("") for i in useful}
     groups = sorted({program.candidates[i].group for i in useful})
     z = {g: model.new_bool_var("") for g in groups}
@@ -71,7 +68,7 @@ def cp_sat(program: Program, deadline: Deadline, hint: Choice = ()) -> Selection
         if len(clique) > 1:
             model.add_at_most_one(x[i] for i in clique)
     if math.isfinite(program.memory_bytes) and useful:
-        unit = (program.memory_bytes or 1.0) / MEMORY_RESOLUTION
+        unit = program.memory_bytes / MEMORY_RESOLUTION or 1.0
         held = {g: model.new_int_var(0, MEMORY_RESOLUTION, "") for g in groups}
         for i in useful:
             # Rounded up, so that what fits here fits indeed.

@@ -83,6 +83,15 @@ class Program:
             found[candidate.pipeline].append(i)
         return tuple(tuple(sorted(group, key=lambda i: (self.candidates[i].last, i))) for group in found)
 
+    @cached_property
+    def useful(self) -> Choice:
+        """The candidates that an optimum may need: cheaper than what they replace, within the memory, of a group that can pay."""
+        saving = [
+            replaced - c.proc if c.memory_bytes <= self.memory_bytes else 0.0 for c, replaced in zip(self.candidates, self.replaced, strict=True)
+        ]
+        pays = [math.fsum(saving[i] for i in group if saving[i] > 0.0) > cost for group, cost in zip(self.members, self.update_costs, strict=True)]
+        return tuple(i for i, c in enumerate(self.candidates) if saving[i] > 0.0 and pays[c.group])
+
     def cost(self, choice: Iterable[int]) -> float:
         """The total cost of a choice that does not overlap."""
         covered: list[set[int]] = [set() for _ in self.operator_costs]

@@ -24,23 +24,22 @@ ROUNDING = 1e-12  # relative: sums in a bound and in a cost round differently
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """x and z of the fractional optimum, and the bound."""
+    """x of the fractional optimum, and the bound."""
 
     candidates: tuple[float, ...]
-    groups: tuple[float, ...]
     bound: float
 
 
 def split_bound(program: Program, shares: Sequence[float], memory_price: float, memory_shares: Sequence[float]) -> float:
-    """A lower bound of every feasible choice's cost.
+    """A lower bound of every feasible choice's cost: some optimum needs useful candidates only.
 
     Candidate c is charged proc + shares[c] + memory_price · memory_shares[c] · memory_bytes. Any non-negative shares
     do: per group they are scaled so that they add up to at most the update cost, and at most 1.
     """
-    charge = [0.0] * len(program.candidates)
-    for group, members in enumerate(program.members):
-        if not members:
-            continue
+    charge = [math.inf] * len(program.candidates)
+    useful = frozenset(program.useful)
+    for group, listed in enumerate(program.members):
+        members = [i for i in listed if i in useful]
         scale = _scale(program.update_costs[group], math.fsum(shares[i] for i in members))
         memory_scale = _scale(1.0, math.fsum(memory_shares[i] for i in members))
         for i in members:
@@ -61,41 +60,46 @@ def relaxation(program: Program, seconds: float = 60.0) -> Relaxation:
     """The fractional optimum and its bound."""
     import pulp  # takes a quarter of a second to import, and most requests do not need it
 
+    if not program.useful:
+        return Relaxation((0.0,) * len(program.candidates), program.cost_without_caches)
     # CBC's tolerances are absolute: costs are scaled to add up to one, memory to fill one.
     unit = program.cost_without_caches or 1.0
     capped = math.isfinite(program.memory_bytes)
     full = program.memory_bytes or 1.0
     problem = pulp.LpProblem("caches", pulp.LpMinimize)
-    x = [problem.add_variable(f"x{i}", 0.0, 1.0) for i in range(len(program.candidates))]
-    z = [problem.add_variable(f"z{g}", 0.0, 1.0) for g in range(len(program.update_costs))]
+    listed = program.useful
+    groups = sorted({program.candidates[i].group for i in listed})
+    x = {i: problem.add_variable(f"x{i}", 0.0, 1.0) for i in listed}
+    z = {g: problem.add_variable(f"z{g}", 0.0, 1.0) for g in groups}
     problem += pulp.lpSum(
-        [x[i] * ((c.proc - program.replaced[i]) / unit) for i, c in enumerate(program.candidates)]
-        + [z[g] * (cost / unit) for g, cost in enumerate(program.update_costs)]
+        [x[i] * ((program.candidates[i].proc - program.replaced[i]) / unit) for i in listed]
+        + [z[g] * (program.update_costs[g] / unit) for g in groups]
     )
     for p, costs in enumerate(program.operator_costs):
         for o in range(len(costs)):
-            over = [x[i] for i in program.by_pipeline[p] if program.candidates[i].first <= o <= program.candidates[i].last]
+            over = [x[i] for i in program.by_pipeline[p] if i in x and program.candidates[i].first <= o <= program.candidates[i].last]
             if over:
                 problem += pulp.lpSum(over) <= 1.0
-    for i, candidate in enumerate(program.candidates):
+    for i in listed:
+        candidate = program.candidates[i]
         problem += (x[i] <= z[candidate.group], f"share{i}")
-        for g in sorted(candidate.excludes):
+        for g in sorted(candidate.excludes & z.keys()):
             problem += x[i] + z[g] <= 1.0
     if capped:
-        y = [problem.add_variable(f"y{g}", 0.0) for g in range(len(program.update_costs))]
-        for i, candidate in enumerate(program.candidates):
-            problem += (x[i] * (candidate.memory_bytes / full) <= y[candidate.group], f"held{i}")
-        problem += (pulp.lpSum(y) <= program.memory_bytes / full, "cap")
+        y = {g: problem.add_variable(f"y{g}", 0.0) for g in groups}
+        for i in listed:
+            problem += (x[i] * (program.candidates[i].memory_bytes / full) <= y[program.candidates[i].group], f"held{i}")
+        problem += (pulp.lpSum(y.values()) <= program.memory_bytes / full, "cap")
     problem.solve(pulp.PULP_CBC_CMD(msg=False, timeLimit=max(1.0, seconds), threads=1))
 
     def dual(name: str) -> float:
         return max(0.0, -(problem.get_constraint_by_name(name).pi or 0.0))
 
-    shares = [dual(f"share{i}") * unit for i in range(len(x))]
+    count = len(program.candidates)
+    shares = [dual(f"share{i}") * unit if i in x else 0.0 for i in range(count)]
     price = dual("cap") * unit / full if capped else 0.0
-    held = [dual(f"held{i}") for i in range(len(x))] if capped else [0.0] * len(x)
+    held = [dual(f"held{i}") if capped and i in x else 0.0 for i in range(count)]
     return Relaxation(
-        tuple(min(1.0, max(0.0, value.value() or 0.0)) for value in x),
-        tuple(min(1.0, max(0.0, value.value() or 0.0)) for value in z),
-        split_bound(program, shares, price, held),
+        tuple(min(1.0, max(0.0, x[i].value() or 0.0)) if i in x else 0.0 for i in range(count)),
+        split_bound(program, shares, price if math.isfinite(price * program.memory_bytes) else 0.0, held),
     )

@@ -7,6 +7,8 @@ import time
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from models.caches import CacheMethod, CacheSelectionRequest
@@ -222,3 +224,47 @@ def test_figures_beyond_a_double_are_refused_by_name() -> None:
     with pytest.raises(Exception, match="more than a double"):
         solve_caches(CacheSelectionRequest.model_validate(example(groups=[{"id": "st", "update_cost": 1e308}, {"id": "rs", "update_cost": 1e308}])))
     assert math.isfinite(solve_caches(CacheSelectionRequest.model_validate(example())).total_cost)
+
+
+AMOUNT = st.one_of(st.floats(0, 10), st.sampled_from([0.0, 1e-320, 1e-300, 1e-9, 1e9, 1e300]))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_any_figures_get_a_finite_answer_from_every_method(data: st.DataObject) -> None:
+    pipelines = [
+        {"name": f"p{i}", "operator_costs": data.draw(st.lists(AMOUNT, min_size=1, max_size=4))} for i in range(data.draw(st.integers(1, 3)))
+    ]
+    groups = [{"id": f"g{i}", "update_cost": data.draw(AMOUNT)} for i in range(data.draw(st.integers(1, 3)))]
+    candidates = []
+    for i in range(data.draw(st.integers(0, 6))):
+        pipeline = data.draw(st.sampled_from(pipelines))
+        first = data.draw(st.integers(0, len(pipeline["operator_costs"]) - 1))
+        candidates.append(
+            {
+                "id": f"c{i}",
+                "pipeline": pipeline["name"],
+                "first": first,
+                "last": data.draw(st.integers(first, len(pipeline["operator_costs"]) - 1)),
+                "group": data.draw(st.sampled_from(groups))["id"],
+                "proc": data.draw(AMOUNT),
+                "memory_bytes": data.draw(AMOUNT),
+            }
+        )
+    body: dict[str, Any] = {"pipelines": pipelines, "groups": groups, "candidates": candidates}
+    if data.draw(st.booleans()):
+        body["memory_bytes"] = data.draw(AMOUNT)
+    costs = {}
+    for method in CacheMethod:
+        for allocation in ("program", "priority"):
+            try:
+                answer = solve_caches(CacheSelectionRequest.model_validate({**body, "method": method.value, "allocation": allocation}))
+            except MethodError:
+                assert method is CacheMethod.TREE
+                continue
+            assert all(math.isfinite(value) for value in (answer.total_cost, answer.memory_bytes))
+            assert answer.bound is None or answer.bound <= answer.total_cost
+            if allocation == "program":
+                costs[method] = answer.total_cost
+    assert costs[CacheMethod.EXACT] == pytest.approx(costs[CacheMethod.EXHAUSTIVE], rel=1e-9)
+    assert min(costs.values()) >= costs[CacheMethod.EXHAUSTIVE] * (1 - 1e-9)
