@@ -72,7 +72,7 @@ def written(folder: Path) -> Counter[tuple[int, ...]]:
 def trials(folder: Path, kills: int, seed: int = 0) -> tuple[int, int, int]:
     """(kills that hit a running pipeline, results expected, results missing or doubled)."""
     rng = random.Random(seed)
-    files = 2 * kills + 4
+    files = 4 * kills + 4
     data = rows(files, seed)
     for name, listed in data.items():
         write_stream(folder / name, listed, files)
@@ -91,7 +91,7 @@ def trials(folder: Path, kills: int, seed: int = 0) -> tuple[int, int, int]:
         goal, deadline = committed(folder) + 1, time.monotonic() + PATIENCE
         while committed(folder) < goal and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
-        time.sleep(rng.random())
+        time.sleep(rng.random() / 2)
         hits += process.poll() is None
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
