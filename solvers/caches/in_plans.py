@@ -2,10 +2,12 @@
 
 Problem: of the plans a search found, with the caches that their multi-way joins could use, which is best within the caps?
 Method: for each tree that could still win, the candidate caches of all its multi-way joins as one selection problem in the
-memory the tree leaves, solved exactly; with `auto` also the same trees with probe orders chosen for caches (`joint_orders`).
+memory the tree leaves, solved by branch and bound; with `auto` also the same trees with probe orders chosen for caches
+(`joint_orders`). Where memory is short, caches may have a share of what they could use.
 A plan with caches competes by the objective with the plans without, and has to be better to win.
 
-Guarantee: never worse than the plan without caches; the best caches for every tree and order that is tried. Nothing is proven
+Guarantee: never worse than the plan without caches; the best caches for every tree and order that is tried, unless the selection
+reaches its limit of nodes. Nothing is proven
 of trees and orders that are not: then the bound is what every plan must do, keep the windows and make the results.
 `prefix` and `global` add caches to the plan that won without; with `auto` every tree on the frontier competes, where it is small.
 Complexity: that of the selection, for at most MAX_TREES trees; nothing where no join has three inputs.
