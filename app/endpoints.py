@@ -17,6 +17,7 @@ from models.base import Model
 from models.caches import CacheSelection, CacheSelectionRequest
 from models.check import CheckReport, CheckRequest
 from models.cover import CoverAnswer, CoverRequest
+from models.jtree import JtreeAnswer, JtreeRequest
 from models.plan import Diff, DiffRequest, EstimateRequest, Frontier, Plan
 from models.request import PlanRequest
 from models.window_join import WindowJoinAnswer, WindowJoinRequest
@@ -47,6 +48,7 @@ ENDPOINTS = (
     Endpoint("/v1/estimates", "estimate", EstimateRequest, Plan, "solvers.estimate:estimate", "Price a plan of your own"),
     Endpoint("/v1/diffs", "diff", DiffRequest, Diff, "solvers.diff:diff", "Compare two plans"),
     Endpoint("/v1/checks", "check", CheckRequest, CheckReport, "solvers.check:check", "Plan anew and compare with approved plans"),
+    Endpoint("/v1/solvers/jtree", "jtree", JtreeRequest, JtreeAnswer, "solvers.jtree:solve_jtree", "Search for a join tree alone"),
     Endpoint(
         "/v1/solvers/allocation",
         "allocation",

@@ -84,8 +84,22 @@ def describe(app: FastAPI) -> dict[str, Any]:
     models = [endpoint.request for endpoint in ENDPOINTS] + [endpoint.answer for endpoint in ENDPOINTS] + [Problem]
     _, schemas = models_json_schema([(model, "validation") for model in dict.fromkeys(models)], ref_template=REFERENCE)
     components = {**described["components"]["schemas"], **schemas["$defs"]}
-    described["components"]["schemas"] = {name: components[name] for name in sorted(components)}
+    described["components"]["schemas"] = {name: _with_limits(components[name]) for name in sorted(components)}
     return described
+
+
+# pydantic writes its own words for limits on types that have a validator in front of them, as all our numbers have.
+_LIMITS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
+
+
+def _with_limits(schema: Any) -> Any:
+    """The schema with its limits in JSON Schema's words."""
+    if isinstance(schema, list):
+        return [_with_limits(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    is_number = schema.get("type") in ("number", "integer")
+    return {_LIMITS.get(key, key) if is_number else key: _with_limits(value) for key, value in schema.items()}
 
 
 def document() -> dict[str, Any]:

@@ -42,9 +42,10 @@ def _is_whole(value: Any) -> Any:
     return int(value)
 
 
-Number = Annotated[float, BeforeValidator(_is_number)]
+# The formats are for generated clients: without them Go takes a number for 32 bits and Java for a BigDecimal.
+Number = Annotated[float, BeforeValidator(_is_number), Field(json_schema_extra={"format": "double"})]
 Positive = Annotated[Number, Field(gt=0)]
 NonNegative = Annotated[Number, Field(ge=0)]
 Share = Annotated[Number, Field(ge=0, le=1)]
-Whole = Annotated[int, BeforeValidator(_is_whole)]
+Whole = Annotated[int, BeforeValidator(_is_whole), Field(json_schema_extra={"format": "int64"})]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$", max_length=63)]

@@ -6,6 +6,8 @@ which then only loads what is cached.
 
 from __future__ import annotations
 
+from functools import cache
+
 from models.request import Costs, Objective
 from solvers.anytime import anytime
 from solvers.cost import CostModel
@@ -37,8 +39,9 @@ def _chain(n: int) -> JoinGraph:
     )
 
 
+@cache
 def warm() -> None:
-    """Run each kernel once on a small graph."""
+    """Run each kernel once on a small graph; once per process."""
     for n in (4, WIDE):
         model = CostModel(_chain(n), Costs())
         best_mjoin_orders(model, model.graph.all)

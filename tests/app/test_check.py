@@ -19,6 +19,7 @@ import httpx
 import pytest
 import yaml
 
+from app.body import decode_yaml
 from app.check import CheckInputError, parse_tolerance
 from app.cli import main
 from models.check import CheckReport
@@ -70,7 +71,7 @@ def repository(approved: Path, tmp_path: Path) -> Path:
 
 def edit(repository: Path, name: str, **fields: Any) -> None:
     file = repository / "plans" / name / ("request.yaml" if name == "star" else "request.json")
-    request = {**yaml.safe_load(file.read_text()), **fields}
+    request = {**decode_yaml(file.read_bytes()), **fields}
     file.write_text(json.dumps(request) if file.suffix == ".json" else yaml.safe_dump(request))
 
 
@@ -243,7 +244,7 @@ def test_checks_over_http_say_the_same(service: httpx.Client, repository: Path) 
             cases.append(
                 {
                     "name": folder.name,
-                    "request": yaml.safe_load(request.read_text()),
+                    "request": decode_yaml(request.read_bytes()),
                     "plan": json.loads((folder / "plan.json").read_text()),
                     "version": here.version,
                 }

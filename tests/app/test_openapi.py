@@ -60,6 +60,16 @@ def test_clients_see_one_schema_per_model() -> None:
     assert not [name for name in names if name.endswith(("-Input", "-Output"))]
 
 
+def test_numbers_have_their_size_and_their_limits_in_json_schemas_words() -> None:
+    schemas = document()["components"]["schemas"]
+    assert schemas["Stream"]["properties"]["rate"]["exclusiveMinimum"] == 0
+    assert schemas["Observed"]["properties"]["selectivity"]["maximum"] == 1
+    for item in nodes(schemas):
+        if isinstance(item, dict) and item.get("type") in ("number", "integer"):
+            assert not {"gt", "ge", "lt", "le"} & set(item), item
+    assert schemas["Stream"]["properties"]["rate"]["format"] == "double"
+
+
 def test_every_endpoint_is_documented_with_its_models() -> None:
     paths = document()["paths"]
     for endpoint in ENDPOINTS:
