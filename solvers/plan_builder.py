@@ -131,7 +131,7 @@ def build_plan(request: PlanRequest, problem: Problem, found: Found, cached: Cac
     if not qualified:
         from solvers.allocation.in_plans import relieve  # requests that fit do without it
 
-        relief = relieve(problem, request.query, plain)
+        relief = relieve(problem, request, plain)
         shortfall = shortfall_of(problem, found).model_copy(update={"windows": list(relief.windows), "output_rate": relief.output_rate})
         cached, found = None, relief.found  # an allocation is of probes, and its plan may be another
     priced = model.price(found.best.tree)

@@ -6,8 +6,8 @@ the memory cap. For each plan two answers are compared:
 * all tuples are kept, and shares of them may probe: the joint optimum of freshness and throughput (paper 2);
 * only a share of every stream is let in, all of which probes: what is left when keeping the windows takes too much.
 
-The plan that meets more freshness predicates is better, then the one with more results. Plans are tried in the order of
-what they could yield if freshness and keeping windows were free, and no further than one of them could still win.
+The plan that meets more freshness predicates is better, then the one with more results. The search keeps the plans that
+are best at full load; a starved one may be another. So in small graphs the best of them is improved step by step.
 
 A kept subresult that no predicate speaks of is still renewed at least a fifth as often as at full load, where the CPU
 allows (five windows are the loosest predicate of paper 2): with no bound at all the most productive path probes
@@ -25,23 +25,28 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from models.plan import Allocation, Allowance, Renewal, StreamShare, WindowSuggestion
-from models.request import Query
+from models.plan import Allocation, Allowance, EstimateRequest, Renewal, StreamShare, WindowSuggestion
+from models.request import Method, PlanRequest, Query
 from solvers import words
 from solvers.allocation.freshness import Refresh, ages, cover_shares, cpu_of, greedy_shares, joint_shares, residences, split_tolerance
+from solvers.allocation.neighbours import neighbours
 from solvers.allocation.productivity import PlanPaths, paths_of_plan
 from solvers.cost import CostModel, PricedTree
 from solvers.flexible_windows import flexible_windows, kept_share
 from solvers.graph import JoinGraph, bits
-from solvers.search import Caps, Found, Point, Problem, structure_key
+from solvers.search import Caps, Found, Point, Problem, point_of, structure_key
 from solvers.sensitivity import headroom
-from solvers.tree import Join
+from solvers.tree import Join, Tree
 
 __all__ = ["Relief", "Shared", "relieve", "share_out", "thin_out"]
 
+SMALL = 8  # streams up to which plans that the search did not keep are tried as well
+STEPS_PER_SECOND, MAX_STEPS = 60, 300  # of them, by the request's time limit: two milliseconds each, so that most of it is left
+ANY_TREE = (Method.AUTO, Method.EXACT, Method.CP_SAT, Method.ANYTIME)  # methods that may answer with any join tree
 MAX_PLANS = 12  # of those found, the ones with the least CPU at full load; the bound may end it sooner
 WORTH_THINNING = 0.05  # of the cap: letting in less frees no more than what keeping the windows takes
 LEAST_RENEWAL = 0.2  # of full load, for subresults that no predicate speaks of
@@ -182,34 +187,82 @@ def _better(shared: Shared) -> tuple[int, float]:
     return sum(shared.fresh), shared.throughput
 
 
-def _best_shared(problem: Problem, query: Query, points: Sequence[Point]) -> tuple[Point, Shared]:
-    """The plan and its allocation with the most fresh results within the CPU cap."""
-    model, cap = problem.model, problem.caps.cpu
-    stated = _freshness(query, model.graph)
-    candidates = []
-    for point in sorted(points, key=lambda point: (point.cpu, structure_key(point.tree)))[:MAX_PLANS]:
-        priced = model.price(point.tree)
-        plan = paths_of_plan(model.graph, model.costs, priced)
-        # No allocation yields more: keeping the windows is free here, and so is freshness.
-        most = _results(plan, joint_shares(plan, cap, [0.0] * len(plan.windows)))
-        candidates.append((most, point, priced, plan))
-    candidates.sort(key=lambda entry: (-entry[0], entry[1].cpu, structure_key(entry[1].tree)))
-    best: tuple[Point, Shared] | None = None
-    for most, point, priced, plan in candidates:
-        if best is not None and all(best[1].fresh) and most <= best[1].throughput:
-            break
-        shared = share_out(model, priced, cap, stated, plan) if plan.keeping <= cap else None
+class _Contest:
+    """The best plan and allocation so far. A plan that could not win if freshness and keeping windows were free is not tried."""
+
+    def __init__(self, problem: Problem, query: Query) -> None:
+        self.model, self.caps, self.query = problem.model, problem.caps, query
+        self.stated = _freshness(query, problem.model.graph)
+        self.best: tuple[Tree, Shared] | None = None
+
+    def most(self, plan: PlanPaths) -> float:
+        return _results(plan, joint_shares(plan, self.caps.cpu, [0.0] * len(plan.windows)))
+
+    def enter(self, tree: Tree) -> bool:
+        """Whether the plan is the best so far."""
+        priced, cap = self.model.price(tree), self.caps.cpu
+        plan = paths_of_plan(self.model.graph, self.model.costs, priced)
+        if self.best is not None and all(self.best[1].fresh) and self.most(plan) <= self.best[1].throughput:
+            return False
+        shared = share_out(self.model, priced, cap, self.stated, plan) if plan.keeping <= cap else None
         answers = [shared]
         if shared is None or not all(shared.fresh) or plan.keeping > WORTH_THINNING * cap:
-            answers.append(thin_out(model, priced, cap, query))
+            answers.append(thin_out(self.model, priced, cap, self.query))
+        won = False
         for answer in answers:
-            if answer is not None and (best is None or _better(answer) > _better(best[1])):
-                best = point, answer
-    if best is None:  # even the share that fits rounds to nothing: nothing is let in
-        _, point, priced, plan = candidates[0]
-        shared = share_out(model, priced, cap, stated, replace(plan, keeping=0.0))
-        best = point, replace(shared, admitted=0.0, shares=(0.0,) * len(plan.windows), freshness_cpu=None)
-    return best
+            if answer is not None and (self.best is None or _better(answer) > _better(self.best[1])):
+                self.best, won = (tree, answer), True
+        return won
+
+
+def _more_plans(request: PlanRequest) -> int:
+    """How many plans beyond those found may be tried: none where the shape or the kind of plan is the caller's choice."""
+    if isinstance(request, EstimateRequest) or request.options.method not in ANY_TREE or len(request.query.streams) > SMALL:
+        return 0
+    return int(min(MAX_STEPS, STEPS_PER_SECOND * request.options.time_limit))
+
+
+def _best_shared(problem: Problem, request: PlanRequest, points: Sequence[Point]) -> tuple[Point, Shared]:
+    """The plan and its allocation with the most fresh results within the CPU cap."""
+    model, contest = problem.model, _Contest(problem, request.query)
+    likely = sorted(points, key=lambda point: (point.cpu, structure_key(point.tree)))[:MAX_PLANS]
+    for point in likely:
+        contest.enter(point.tree)
+    if contest.best is None:  # even the share that fits rounds to nothing: nothing is let in
+        priced = model.price(likely[0].tree)
+        plan = replace(paths_of_plan(model.graph, model.costs, priced), keeping=0.0)
+        shared = share_out(model, priced, problem.caps.cpu, contest.stated, plan)
+        return likely[0], replace(shared, admitted=0.0, shares=(0.0,) * len(plan.windows), freshness_cpu=None)
+    _improve(problem, contest, likely, _more_plans(request))
+    tree, shared = contest.best
+    return point_of(model, tree), shared
+
+
+def _improve(problem: Problem, contest: _Contest, likely: Sequence[Point], steps: int) -> None:
+    """Try what is next to the plans tried so far, winners first, `steps` plans in all: in the smallest graphs that is every plan."""
+    assert contest.best is not None
+    known = {structure_key(point.tree) for point in likely}
+    waiting = deque([contest.best[0], *(point.tree for point in likely)])
+    fits = _fits(problem, contest.best[0])
+    while waiting and steps > 0:
+        for tree in neighbours(problem.model, waiting.popleft()):
+            key = structure_key(tree)
+            if key in known:
+                continue
+            known.add(key)
+            if steps == 0:
+                return
+            steps -= 1
+            if fits and not _fits(problem, tree):
+                waiting.append(tree)
+            elif contest.enter(tree):
+                waiting.appendleft(tree)
+            else:
+                waiting.append(tree)
+
+
+def _fits(problem: Problem, tree: Tree) -> bool:
+    return point_of(problem.model, tree).memory_bytes <= problem.caps.memory_bytes
 
 
 def _allocation(model: CostModel, shared: Shared) -> Allocation:
@@ -306,7 +359,7 @@ def _suggested_windows(model: CostModel, memory: float) -> tuple[tuple[WindowSug
     return windows, model.rate(graph.all) * kept_share(completed, shares)
 
 
-def relieve(problem: Problem, query: Query, found: Found) -> Relief:
+def relieve(problem: Problem, request: PlanRequest, found: Found) -> Relief:
     """What to offer where `found` has no plan within the caps."""
     model, caps = problem.model, problem.caps
     points = dict.fromkeys((found.best, *found.points))
@@ -321,7 +374,7 @@ def relieve(problem: Problem, query: Query, found: Found) -> Relief:
         )
     best, allocation = found.best, None
     if fitting or best.cpu > caps.cpu:
-        best, shared = _best_shared(problem, query, fitting or [best])
+        best, shared = _best_shared(problem, request, fitting or [best])
         allocation = _allocation(model, shared)
         notes = [*_sentences(model, shared), *notes]
     else:

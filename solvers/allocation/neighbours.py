@@ -1,0 +1,57 @@
+"""Join trees one step away from a given one.
+
+A kept subresult is dissolved into its user's join; two inputs of a wider join become one; or both at once, which turns one
+binary tree into another. From any tree of a connected graph every other one can be reached in such steps. No cross products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from solvers.cost import CostModel
+from solvers.probe_order import best_orders
+from solvers.search import make_join
+from solvers.tree import Tree, joins, leaf_mask
+
+__all__ = ["neighbours"]
+
+Shape = dict[int, tuple[int, ...]]
+"""Inputs of every join, all by their sets of streams."""
+
+
+def neighbours(model: CostModel, tree: Tree) -> Iterator[Tree]:
+    """Each with its best probe orders, in an order that depends on nothing but the tree."""
+    shape: Shape = {node.mask: tuple(leaf_mask(child) for child in node.inputs) for node in joins(tree)}
+    for user, inputs in shape.items():
+        if not model.graph.connected(user):
+            continue
+        yield from (_build(model, grouped) for grouped in _grouped(model, shape, user))
+        for kept in inputs:
+            if kept in shape:
+                dissolved = {mask: parts for mask, parts in shape.items() if mask != kept}
+                dissolved[user] = tuple(part for part in inputs if part != kept) + shape[kept]
+                yield _build(model, dissolved)
+                yield from (_build(model, grouped) for grouped in _grouped(model, dissolved, user) if kept not in grouped)
+
+
+def _grouped(model: CostModel, shape: Shape, user: int) -> Iterator[Shape]:
+    """Every way to make one input of two that a predicate joins."""
+    inputs = shape[user]
+    if len(inputs) < 3:
+        return
+    for k, left in enumerate(inputs):
+        near = model.graph.around(left)
+        for right in inputs[k + 1 :]:
+            if near & right:
+                yield {**shape, left | right: (left, right), user: (*(part for part in inputs if part not in (left, right)), left | right)}
+
+
+def _build(model: CostModel, shape: Shape) -> Tree:
+    trees: dict[int, Tree] = {}
+    root = 0
+    for mask in sorted(shape, key=lambda mask: (mask.bit_count(), mask)):
+        parts = sorted(shape[mask], key=lambda part: part & -part)
+        inputs = [trees.get(part, part.bit_length() - 1) for part in parts]
+        trees[mask] = make_join(inputs, best_orders(model, parts)[0])
+        root = mask
+    return trees[root]
