@@ -41,7 +41,8 @@ RANDOM_ROUNDS = 2  # rounds of random regions that have to bring nothing before 
 PAIRS = 4  # pairs of a wide join's inputs that are tried to be split off, per round
 PRICES = 24  # powers of two of the price of a byte, around the plan's CPU per byte
 IMPROVED = 1.0 - 1e-9  # a smaller gain is rounding
-PRICING = 8e-6  # seconds per stream squared that are kept for pricing the result: a third of a second for 200
+PRICED_STEP = 1.5e-5  # seconds per probe of the plan that are kept for pricing it: a 200-way join has 40 000 probes
+PRICING = 8e-6  # seconds per stream squared that are kept for it in any case: a third of a second for 200
 
 Score = tuple[float, float, float]
 
@@ -261,6 +262,9 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     least_cpu = cpu_lower_bound(model, bound_by)
     search = _Search(problem, ledger, searching)
     ranked = sorted(drafts, key=search.rank)
+    # A wide join takes longer to price than it took to find.
+    steps = sum(len(inputs) ** 2 for inputs in ranked[0].shape.values())
+    searching = search.deadline = Deadline(min(searching.at, deadline.at - PRICED_STEP * steps))
     for draft in _different(ranked)[:STARTS]:
         if searching.expired():
             break
