@@ -154,7 +154,7 @@ def test_large_programs_are_solved_to_optimality_in_time(streams: int, candidate
         before = time.process_time()
         assert exact(program, soon()).optimal
         used.append(time.process_time() - before)
-    assert min(used) < seconds
+    assert max(used) < seconds
 
 
 def test_wide_programs_have_one_optimum_whoever_finds_it() -> None:
