@@ -589,22 +589,32 @@ class _Batch:
                     self.store.remove(name)
             held = 0 if rows is None else rows.height
             if self.grid.home(self.cell, cache.streams):
-                sizes[cache.key] = {"hits": entries.hits, "misses": entries.misses, "rows": held, "bytes": held * cache.tuple_bytes}
+                size = held * cache.tuple_bytes + (0 if keys is None else keys.height) * _key_bytes(cache)
+                sizes[cache.key] = {"hits": entries.hits, "misses": entries.misses, "rows": held, "bytes": size}
         return sizes
 
     def _within_capacity(
         self, cache: Cached, rows: pl.DataFrame | None, keys: pl.DataFrame | None
     ) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
-        """Without the keys that were not used longest, once the cache has outgrown its capacity."""
+        """Without the keys that were not used longest, once the cache has outgrown its capacity. A key without rows takes room too."""
         capacity = cache.capacity * self.grid.copies(cache.streams) / self.grid.cells
-        if rows is None or keys is None or rows.height * cache.tuple_bytes <= capacity:
+        held = 0 if rows is None else rows.height
+        if keys is None or held * cache.tuple_bytes + keys.height * _key_bytes(cache) <= capacity:
             return rows, keys
-        per_key = rows.group_by(cache.columns).agg(pl.len().cast(pl.Int64).alias("held"))
-        ranked = keys.join(per_key, on=cache.columns, how="left").with_columns(pl.col("held").fill_null(0))
+        ranked = keys.with_columns(held=pl.lit(0, dtype=pl.Int64))
+        if rows is not None:
+            per_key = rows.group_by(cache.columns).agg(pl.len().cast(pl.Int64).alias("held"))
+            ranked = keys.join(per_key, on=cache.columns, how="left").with_columns(pl.col("held").fill_null(0))
         ranked = ranked.sort(["used", *cache.columns], descending=[True, *(False for _ in cache.columns)])
-        kept = ranked.filter(pl.col("held").cum_sum() * cache.tuple_bytes <= capacity).drop("held")
+        size = (pl.col("held") * cache.tuple_bytes + _key_bytes(cache)).cum_sum()
+        kept = ranked.filter(size <= capacity).drop("held")
         self.entries[cache.key].changed = True
-        return rows.join(kept, on=cache.columns, how="semi"), kept
+        return None if rows is None else rows.join(kept, on=cache.columns, how="semi"), kept
+
+
+def _key_bytes(cache: Cached) -> int:
+    """A key's columns and when it was used last, at eight bytes each."""
+    return 8 * (len(cache.columns) + 1)
 
 
 def _sampled(frame: pl.DataFrame, most: int) -> pl.DataFrame:

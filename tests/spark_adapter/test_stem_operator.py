@@ -166,6 +166,16 @@ def test_a_cache_beyond_its_capacity_drops_keys_and_no_results() -> None:
     assert sum(note["misses"] for note in notes) > 5
 
 
+def test_keys_that_find_nothing_do_not_pile_up_in_a_cache() -> None:
+    """Every row of t has a key of its own, and nothing ever matches."""
+    plan = with_caches(make_plan(CHAIN, ["r", "s", "t"]), [("join-1", "t", 0, 1, "prefix", 1000.0)])
+    batches = [({"t": [{"id": k, "ts": k * SECOND, "x": 0, "y": k} for k in range(n * 50, n * 50 + 50)]}, -1) for n in range(10)]
+    cells, found = run(plan, batches)
+    assert not found
+    sizes = [cache["bytes"] for outcome in cells.outcomes for cache in outcome.statistics["caches"].values()]
+    assert 500.0 < sizes[-1] <= 1000.0
+
+
 def test_a_cache_too_small_for_anything_changes_no_result() -> None:
     plan = make_plan(CHAIN, ["r", "s", "t"])
     batches = steady(CHAIN, seconds=10, per_second=20, values=5)
