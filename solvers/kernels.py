@@ -289,10 +289,13 @@ def figures(
     return size, pace, bytes_, around, equal_around
 
 
-def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS) -> Sets | None:
-    """The table of one component; None where it has more than `limit` connected sets or MAX_BITS streams."""
+def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS, order: Sequence[int] = ()) -> Sets | None:
+    """The table of one component; None where it has more than `limit` connected sets or MAX_BITS streams.
+
+    Streams are numbered as in `order`, which lists the component's, or by rising position.
+    """
     graph = model.graph
-    streams = list(bits(component))
+    streams = list(order) or list(bits(component))
     n = len(streams)
     if n > MAX_BITS:
         return None

@@ -335,6 +335,7 @@ def staircases(
     left_at, group_at, place_at = np.empty(n + 2, np.int64), np.empty(n + 2, np.int64), np.empty(n + 2, np.int64)
     e_at, m_at, o_at = np.empty(n + 2), np.empty(n + 2), np.empty(n + 2, np.int64)
     first_at = np.empty((n + 1) * width)
+    lack_of = np.empty(n)
     status = 0
     steps = 0
     layer = 2
@@ -398,6 +399,26 @@ def staircases(
             while inside:
                 shares += share[1, lowest(inside)]
                 inside &= inside - 1
+            # A pipeline's last partial result lacks one block of V: how small it can be, by the streams of that block.
+            lacking = np.inf
+            for i in range(n):
+                lack_of[i] = np.inf
+            for k in range(filled):
+                less = find(sets.keys, sets.places, sets.multiplier, sets.shift, whole & ~sets.mask[local[k]])
+                if less >= 0:
+                    cost = prices.made * sets.size[less]
+                    lacking = min(lacking, cost)
+                    inside = sets.mask[local[k]]
+                    while inside:
+                        i = lowest(inside)
+                        inside &= inside - 1
+                        lack_of[i] = min(lack_of[i], cost)
+            e_low = max(shares, sets.pace[v] * lacking) * SHAVED
+            binary_only = (
+                e_low + own_e > limit_e
+                or dominated(es, ms, os, count, e_low, 0.0, 1)
+                or (not is_root and dominated(root_e, root_m, root_o, root_count, e_low + own_e, own_m, 2))
+            )
             # Depth 0 places the block of the lowest stream: with all the rest it is a binary join, else an mjoin.
             depth = 0
             left_at[0] = whole
@@ -433,9 +454,9 @@ def staircases(
                 e_next = e_at[depth] + bound[block]
                 m_next = m_at[depth]
                 o_next = o_at[depth]
-                deeper = True
+                deeper = not binary_only
                 e_low = e_next * SHAVED
-                if (
+                if deeper and (
                     e_low + own_e > limit_e
                     or m_next + own_m > limit_m
                     or dominated(es, ms, os, count, e_low, m_next, o_next)
@@ -469,29 +490,43 @@ def staircases(
                             first_at[firsts + a] = min(first_at[firsts + a], cost + scanning(sets, prices, blocks[a], block))
                     first_at[firsts + depth] = first
                     blocks[depth] = block
-                    e_low = 0.0
-                    for a in range(depth + 1):
-                        e_low += least_e[blocks[a]] + sets.pace[blocks[a]] * ahead[blocks[a], reach]
-                        if sets.around[blocks[a]] & rest == 0:
-                            e_low += sets.pace[blocks[a]] * max(0.0, first_at[firsts + a] - ahead[blocks[a], 1])
+                    # The last partial result lacks a block placed, or one that is still to come.
+                    last, second, whose = np.inf, np.inf, -1
                     inside = rest
                     while inside:
-                        e_low += share[reach, lowest(inside)]
+                        i = lowest(inside)
                         inside &= inside - 1
-                    if rest == 0 and depth >= 3:
-                        # The last partial result lacks one block.
-                        last, second, whose = np.inf, np.inf, -1
-                        for a in range(depth + 1):
-                            less = find(sets.keys, sets.places, sets.multiplier, sets.shift, whole & ~sets.mask[blocks[a]])
-                            if less >= 0:
-                                cost = prices.made * sets.size[less] + scanning(sets, prices, less, blocks[a])
-                                if cost < last:
-                                    last, second, whose = cost, last, a
-                                else:
-                                    second = min(second, cost)
-                        for a in range(depth + 1):
-                            cost = second if a == whose else last
-                            e_low += sets.pace[blocks[a]] * max(0.0, cost - (ahead[blocks[a], reach] - ahead[blocks[a], reach - 1]))
+                        last = min(last, lack_of[i])
+                    second = last
+                    for a in range(depth + 1):
+                        less = find(sets.keys, sets.places, sets.multiplier, sets.shift, whole & ~sets.mask[blocks[a]])
+                        if less >= 0:
+                            cost = prices.made * sets.size[less]
+                            if rest == 0:
+                                cost += scanning(sets, prices, less, blocks[a])
+                            if cost < last:
+                                last, second, whose = cost, last, a
+                            else:
+                                second = min(second, cost)
+                    e_low = 0.0
+                    for a in range(depth + 1):
+                        block_pace = sets.pace[blocks[a]]
+                        final = second if a == whose else last
+                        first = ahead[blocks[a], 1]
+                        if sets.around[blocks[a]] & rest == 0:
+                            first = max(first, first_at[firsts + a])
+                        e_low += least_e[blocks[a]]
+                        if reach == 1:
+                            e_low += block_pace * max(first, final)
+                        else:
+                            gap = ahead[blocks[a], reach] - ahead[blocks[a], reach - 1]
+                            e_low += block_pace * (first + ahead[blocks[a], reach - 1] - ahead[blocks[a], 1] + max(gap, final))
+                    inside = rest
+                    while inside:
+                        i = lowest(inside)
+                        inside &= inside - 1
+                        before = share[reach - 1, i] if reach > 1 else 0.0
+                        e_low += max(share[reach, i], before + sets.pace[i] * last)
                     e_low *= SHAVED
                     deeper = not (
                         e_low + own_e > limit_e
