@@ -34,7 +34,7 @@ from models.request import Method, PlanRequest, Query
 from solvers import words
 from solvers.allocation.freshness import Refresh, ages, cover_shares, cpu_of, greedy_shares, joint_shares, residences, split_tolerance
 from solvers.allocation.neighbours import neighbours
-from solvers.allocation.productivity import PlanPaths, paths_of_plan
+from solvers.allocation.productivity import PlanPaths, paths_of_plan, results_of
 from solvers.cost import CostModel, PricedTree
 from solvers.flexible_windows import flexible_windows, kept_share
 from solvers.graph import JoinGraph, bits
@@ -74,7 +74,7 @@ class Shared:
 
     @property
     def throughput(self) -> float:
-        return _results(self.plan, self.shares)
+        return results_of(self.plan, self.shares)
 
     @property
     def cpu(self) -> float:
@@ -88,8 +88,8 @@ class Shared:
         greedy = greedy_shares(self.plan, self.aimed_at)
         cost = cpu_of(self.plan, greedy)
         if cost <= self.budget:
-            return _results(self.plan, joint_shares(self.plan, self.budget, greedy))
-        return _results(self.plan, [share * (self.budget / cost) for share in greedy])
+            return results_of(self.plan, joint_shares(self.plan, self.budget, greedy))
+        return results_of(self.plan, [share * (self.budget / cost) for share in greedy])
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +113,6 @@ def _freshness(query: Query, graph: JoinGraph) -> list[float]:
         else:
             stated.append((stream.freshness.rows or 0) / rate)
     return stated
-
-
-def _results(plan: PlanPaths, shares: Sequence[float]) -> float:
-    return plan.size * math.fsum(share / window for share, window in zip(shares, plan.windows, strict=True))
 
 
 def _fresh(reached: Sequence[float], stated: Sequence[float]) -> tuple[bool, ...]:
@@ -196,7 +192,7 @@ class _Contest:
         self.best: tuple[Tree, Shared] | None = None
 
     def most(self, plan: PlanPaths) -> float:
-        return _results(plan, joint_shares(plan, self.caps.cpu, [0.0] * len(plan.windows)))
+        return results_of(plan, joint_shares(plan, self.caps.cpu, [0.0] * len(plan.windows)))
 
     def enter(self, tree: Tree) -> bool:
         """Whether the plan is the best so far."""

@@ -30,7 +30,7 @@ from solvers.cost import PricedTree
 from solvers.graph import JoinGraph, bits
 from solvers.tree import Join, leaf_mask
 
-__all__ = ["Path", "PlanPaths", "Step", "Subresult", "path_of_steps", "paths_of_plan", "tables_of"]
+__all__ = ["Path", "PlanPaths", "Step", "Subresult", "path_of_steps", "paths_of_plan", "results_of", "tables_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +140,11 @@ def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree) -> PlanPat
         graph.size(graph.all),
         tuple(subresults),
     )
+
+
+def results_of(plan: PlanPaths, shares: Sequence[float]) -> float:
+    """Results per second when these shares of the streams' tuples probe."""
+    return plan.size * math.fsum(share / window for share, window in zip(shares, plan.windows, strict=True))
 
 
 def _times(size: float, weight: float) -> float:
