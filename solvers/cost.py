@@ -12,7 +12,7 @@ before its one rounding, so no figure depends on the order of summation.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from models.request import Costs
@@ -133,7 +133,7 @@ class CostModel:
             return self.graph.rates[mask.bit_length() - 1]
         return self.graph.size(mask) * self.per_second(mask)
 
-    def _rate(self, sizes: dict[int, float], mask: int) -> float:
+    def _rate(self, sizes: Mapping[int, float], mask: int) -> float:
         return self.rate(mask) if mask & (mask - 1) == 0 else sizes[mask] * self.per_second(mask)
 
     def produced(self, block: int, visited: int) -> float:
@@ -154,11 +154,15 @@ class CostModel:
         """The memory of every plan: the windows of all streams."""
         return math.fsum(w * b for w, b in zip(self.graph.window_tuples, self.graph.tuple_bytes, strict=True))
 
-    def hashed_in_binary(self, probing: int, probed: int) -> bool:
-        """Whether, in a binary join, the state of `probed` is better indexed than scanned. Ties keep the index."""
+    def hashed_in_binary(self, probing: int, probed: int, sizes: Mapping[int, float] | None = None) -> bool:
+        """Whether, in a binary join, the state of `probed` is better indexed than scanned. Ties keep the index.
+
+        `sizes` are those of the two sets, where they are known already.
+        """
         if not self.graph.hashable(probing, probed):
             return False
-        kept, arriving, size = self.rate(probed), self.rate(probing), self.graph.size(probed)
+        known = {mask: self.graph.size(mask) for mask in (probing, probed)} if sizes is None else sizes
+        kept, arriving, size = self._rate(known, probed), self._rate(known, probing), known[probed]
         costs = self.costs
         return not _times(costs.append, kept) + _times(costs.scan, arriving * size) < _times(costs.insert + costs.delete, kept)
 
@@ -181,7 +185,7 @@ class CostModel:
             probes = []
             for target in order:
                 block = blocks[target]
-                hashed = self.hashed_in_binary(visited, block) if binary else graph.hashable(visited, block)
+                hashed = self.hashed_in_binary(visited, block, sizes) if binary else graph.hashable(visited, block)
                 indexed[target] |= hashed
                 made = visited | block
                 if made not in sizes:

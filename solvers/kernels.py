@@ -309,7 +309,7 @@ def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS, orde
     if masks.size == 0:
         return None
     equal_neighbours = np.array([local(graph.equal_neighbours[i]) for i in streams], np.int64)
-    edges = [(place[edge.left], place[edge.right], edge.selectivity) for edge in graph.edges if component >> edge.left & 1]
+    edges = [(place[edge.left], place[edge.right], edge.selectivity) for edge in graph.edges if edge.mask & ~component == 0]
     edges_of: list[list[int]] = [[] for _ in streams]
     for e, (left, right, _) in enumerate(edges):
         edges_of[left].append(e)
