@@ -334,7 +334,8 @@ def _nothing_fits(problem: Problem, solver: _Solver, most: Found, deadline: Dead
         least_bytes,
         min(at_memory_cap, default=None),
         min(at_cpu_cap, default=None),
-        most.bound if most.proof is Proof.OPTIMAL and most.bound else None,
+        # Rates that shrink get a plan of their own, index or scan chosen anew: the bound is met even where today's plans stay below it.
+        most.bound if most.bound and STOPPED not in most.notes else None,
     )
     return Found(best, points, Proof.OPTIMAL, bound, SPACE, lacking=lacking)
 
