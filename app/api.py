@@ -15,7 +15,7 @@ import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.access import Access, BadKeyError, TooFastError
+from app.answers import Answers, key_of
 from app.endpoints import ENDPOINTS, Endpoint
 from app.metrics import METRICS_MEDIA_TYPE, Metrics
 from app.openapi_document import INFO, SERVICE_PROBLEMS, SOLVE_PROBLEMS, TAGS, describe, request_body
@@ -68,7 +70,7 @@ def create_app(settings: Settings | None = None, pool: Pool | None = None) -> Fa
     """The service as an ASGI application; its workers start and end with its lifespan."""
     settings = settings or settings_from()
     pool = pool or Pool(settings)
-    metrics = Metrics(pool)
+    metrics, answers, access = Metrics(pool), Answers(settings.cache_bytes), Access(settings.keys, settings.rate_limit)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -95,7 +97,7 @@ def create_app(settings: Settings | None = None, pool: Pool | None = None) -> Fa
     for index, endpoint in enumerate(ENDPOINTS):
         app.add_api_route(
             endpoint.path,
-            _solve_route(index, endpoint, pool, metrics, settings),
+            _solve_route(index, endpoint, pool, metrics, settings, answers, access),
             methods=["POST"],
             response_model=endpoint.answer,
             response_description=endpoint.answer.__doc__ or "The answer.",
@@ -116,13 +118,28 @@ def create_app(settings: Settings | None = None, pool: Pool | None = None) -> Fa
     return app
 
 
-def _solve_route(index: int, endpoint: Endpoint, pool: Pool, metrics: Metrics, settings: Settings) -> Callable[[Request], Awaitable[Response]]:
+def _solve_route(
+    index: int, endpoint: Endpoint, pool: Pool, metrics: Metrics, settings: Settings, answers: Answers, access: Access
+) -> Callable[[Request], Awaitable[Response]]:
     async def solve(request: Request) -> Response:
+        _admit(request, access)
         _check_media_type(request)
+        source = "miss"
         try:
-            with pool.place():
+            with ExitStack() as places:
+                places.enter_context(pool.place())
                 body = await _read_body(request, settings)
-                answer = await _unless_gone(request, pool.solve(index, request.state.request_id, body))
+                key = key_of(endpoint, body) if settings.cache_bytes else None
+                answer = answers.kept(key) if key else None
+                if answer is not None:
+                    source = "hit"
+                elif key is not None:
+                    if answers.in_flight(key):
+                        source = "shared"
+                        places.close()  # it takes no worker, so it takes nobody's place
+                    answer = await _unless_gone(request, answers.solve(key, lambda: pool.solve(index, request.state.request_id, body)))
+                else:
+                    answer = await _unless_gone(request, pool.solve(index, request.state.request_id, body))
         except OverloadedError:
             raise RefusedError(503, "Every worker is busy and the queue is full; try again shortly.", headers=RETRY_AFTER) from None
         except WorkerLostError as lost:
@@ -132,10 +149,21 @@ def _solve_route(index: int, endpoint: Endpoint, pool: Pool, metrics: Metrics, s
             return Response(status_code=CLIENT_GONE)
         if answer.status != 200:
             return Response(answer.body, answer.status, media_type=PROBLEM_MEDIA_TYPE)
-        metrics.solved(endpoint.path, answer.seconds)
-        return Response(answer.body, media_type="application/json")
+        metrics.came_from(source)
+        if source == "miss":
+            metrics.solved(endpoint.path, answer.seconds)
+        return Response(answer.body, headers={"ETag": f'"{answer.etag}"', "X-Cache": source}, media_type="application/json")
 
     return solve
+
+
+def _admit(request: Request, access: Access) -> None:
+    try:
+        access.admit(request.headers.get("x-api-key", ""), request.client.host if request.client else "")
+    except BadKeyError:
+        raise RefusedError(401, "This service asks for a key; send it as X-API-Key.", headers={"WWW-Authenticate": "ApiKey"}) from None
+    except TooFastError as fast:
+        raise RefusedError(429, "Past the rate limit; ask again later.", headers={"Retry-After": str(fast.seconds)}) from None
 
 
 def _check_media_type(request: Request) -> None:

@@ -47,6 +47,9 @@ class Metrics:
             registry=self._registry,
         )
         self._solve = Histogram("watersmeet_solve_seconds", "Time in the solver.", ["route"], buckets=BUCKETS, registry=self._registry)
+        self._answers = Counter(
+            "watersmeet_answers_total", "Answers by where they came from: hit, shared, miss.", ["source"], registry=self._registry
+        )
         self._registry.register(_PoolCollector(pool))
 
     def answered(self, route: str, status: int, seconds: float) -> None:
@@ -55,6 +58,9 @@ class Metrics:
 
     def solved(self, route: str, seconds: float) -> None:
         self._solve.labels(route).observe(seconds)
+
+    def came_from(self, source: str) -> None:
+        self._answers.labels(source).inc()
 
     def render(self) -> bytes:
         return generate_latest(self._registry)

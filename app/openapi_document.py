@@ -44,11 +44,22 @@ def _problem(description: str) -> dict[str, Any]:
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait before asking again.", "schema": {"type": "integer", "minimum": 1}}}
 _DEFAULT = _problem("Any other error.")
 
+_KEPT = {
+    "ETag": {"description": "Names these bytes: the same plan has the same.", "schema": {"type": "string"}},
+    "X-Cache": {
+        "description": "`hit`: solved before. `shared`: solved with a request that was in flight. `miss`: solved for this request.",
+        "schema": {"type": "string", "enum": ["hit", "shared", "miss"]},
+    },
+}
+
 SOLVE_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    200: {"headers": _KEPT},
+    401: _problem(f"{TITLES[401]}: the service asks for a key in X-API-Key."),
     408: _problem(f"{TITLES[408]}: the body took too long to arrive."),
     413: _problem(f"{TITLES[413]}: the body is larger than the service takes."),
     415: _problem(f"{TITLES[415]}: the body is not application/json."),
     422: _problem(f"{TITLES[422]}: every fault of the request, each with a JSON pointer."),
+    429: {**_problem(f"{TITLES[429]}: past the rate limit."), "headers": _RETRY_AFTER},
     503: {**_problem(f"{TITLES[503]}: every worker is busy and the queue is full."), "headers": _RETRY_AFTER},
     "default": _DEFAULT,
 }

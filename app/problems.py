@@ -13,12 +13,14 @@ PROBLEM_MEDIA_TYPE = "application/problem+json"
 # RFC 9110's names; the standard library still has the older ones of 413 and 422.
 TITLES = {
     400: "Bad Request",
+    401: "Unauthorized",
     404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Timeout",
     413: "Content Too Large",
     415: "Unsupported Media Type",
     422: "Unprocessable Content",
+    429: "Too Many Requests",
     500: "Internal Server Error",
     503: "Service Unavailable",
 }

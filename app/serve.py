@@ -9,6 +9,7 @@ import uvicorn
 
 from app.api import create_app
 from app.logs import set_up_logging
+from app.protocol import Protocol
 from app.settings import SettingsError, settings_from
 
 __all__ = ["serve"]
@@ -28,6 +29,8 @@ def serve(host: str = "127.0.0.1", port: int = 8080) -> None:
         port=port,
         log_config=None,
         access_log=False,
+        http=Protocol,
+        ws="none",
         server_header=False,
         timeout_graceful_shutdown=math.ceil(settings.shutdown_seconds),
     )

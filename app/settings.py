@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from models.request import MAX_TIME_LIMIT
+from models.request import MAX_STREAMS, MAX_TIME_LIMIT
 
 __all__ = ["Settings", "SettingsError", "settings_from", "settings_table"]
 
@@ -25,6 +25,10 @@ def _setting(default: float, doc: str, least: float, most: float, shown: str = "
     return field(default=default, metadata={"doc": doc, "least": least, "most": most, "shown": shown})
 
 
+def _text(doc: str, shown: str) -> Any:
+    return field(default="", repr=False, metadata={"doc": doc, "shown": shown})
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How the service runs. Whole numbers where the default is one."""
@@ -36,7 +40,23 @@ class Settings:
     grace: float = _setting(5.0, "Seconds past its time_limit after which a solve is stopped and its worker replaced.", 0.1, 3600.0)
     body_bytes: int = _setting(4 * 1024 * 1024, "Largest request body, in bytes; a larger one is answered 413.", 1, 1 << 30, "4194304: 4 MiB")
     body_seconds: float = _setting(10.0, "Seconds a client may take to send its body; then it is answered 408.", 0.1, 3600.0)
+    streams: int = _setting(MAX_STREAMS, "Most streams of a query; one of more is answered 422.", 1, MAX_STREAMS)
+    cache_bytes: int = _setting(
+        64 * 1024 * 1024,
+        "Bytes of answers kept for requests that come again; 0: none, and requests in flight are not shared either.",
+        0,
+        1 << 40,
+        "67108864: 64 MiB",
+    )
+    api_keys: str = _text("Keys that may ask, separated by commas, sent as X-API-Key; others are answered 401.", "none: everybody may")
+    rate_limit: float = _setting(
+        0.0, "Requests per second for each key, or each address without keys; one more is answered 429.", 0.0, 1e6, "0: no limit"
+    )
     shutdown_seconds: float = _setting(30.0, "Seconds that running solves may take to end when the server is asked to stop.", 0.0, 3600.0)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(key.strip() for key in self.api_keys.split(",") if key.strip())
 
     @property
     def worker_count(self) -> int:
@@ -50,11 +70,14 @@ def settings_from(environment: Mapping[str, str] | None = None) -> Settings:
     8
     """
     given = os.environ if environment is None else environment
-    values: dict[str, float] = {}
+    values: dict[str, float | str] = {}
     for entry in fields(Settings):
         name = PREFIX + entry.name.upper()
         text = given.get(name, "").strip()
         if not text:
+            continue
+        if isinstance(entry.default, str):
+            values[entry.name] = text
             continue
         least, most = entry.metadata["least"], entry.metadata["most"]
         kind, words = (int, "a whole number") if isinstance(entry.default, int) else (float, "a number")

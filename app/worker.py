@@ -21,6 +21,7 @@ from app.endpoints import ENDPOINTS, Endpoint
 from app.logs import set_up_logging
 from app.problems import problem
 from models.base import Model
+from models.request import MAX_STREAMS
 from solvers.errors import WatersmeetError
 
 __all__ = ["ANSWER", "READY", "TASK", "Function", "main", "respond"]
@@ -34,10 +35,13 @@ Function = Callable[[Model], Model]
 log = logging.getLogger("watersmeet.worker")
 
 
-def respond(endpoint: Endpoint, function: Function, body: bytes, time_limit: float, start: Callable[[float], object]) -> tuple[int, bytes, float]:
+def respond(
+    endpoint: Endpoint, function: Function, body: bytes, time_limit: float, start: Callable[[float], object], streams: int = MAX_STREAMS
+) -> tuple[int, bytes, float]:
     """Status, bytes and seconds of the solve. `start` is told the solve's time limit before it begins."""
     try:
         request, limit = _limited(read(endpoint.request, body), time_limit)
+        _check_streams(request, streams)
         start(limit)
         began = time.perf_counter()
         answer = function(request)
@@ -62,6 +66,15 @@ def _limited(request: Model, longest: float) -> tuple[Model, float]:
     return (cut if options is None else request.model_copy(update={"options": cut})), longest
 
 
+def _check_streams(request: Model, most: int) -> None:
+    """Refuse queries of more streams than this service takes."""
+    queries = [("", request)] + [(f"/cases/{i}/request", case.request) for i, case in enumerate(getattr(request, "cases", []))]
+    counts = [(where, len(query.streams)) for where, holder in queries if (query := getattr(holder, "query", None)) is not None]
+    errors = [(f"{where}/query/streams", f"streams: this service takes at most {most} of them, got {n}") for where, n in counts if n > most]
+    if errors:
+        raise BodyError(errors)
+
+
 def load() -> list[Function]:
     """The solvers, by endpoint, warm."""
     from solvers.warm import warm
@@ -72,8 +85,8 @@ def load() -> list[Function]:
 
 
 def main(load: Callable[[], list[Function]] = load) -> None:
-    """Serve tasks until the input ends. Arguments: the longest time limit, and the grace past it, in seconds."""
-    time_limit, grace = map(float, sys.argv[1:])
+    """Serve tasks until the input ends. Arguments: the longest time limit and the grace past it, in seconds; the most streams."""
+    time_limit, grace, streams = map(float, sys.argv[1:])
     set_up_logging()
     tasks, answers = _take_over_pipes()
     functions = load()
@@ -85,7 +98,12 @@ def main(load: Callable[[], list[Function]] = load) -> None:
         signal.setitimer(signal.ITIMER_REAL, grace)  # for decoding; default action: the process ends
         try:
             status, answer, seconds = respond(
-                ENDPOINTS[index], functions[index], body, time_limit, lambda limit: signal.setitimer(signal.ITIMER_REAL, limit + grace)
+                ENDPOINTS[index],
+                functions[index],
+                body,
+                time_limit,
+                lambda limit: signal.setitimer(signal.ITIMER_REAL, limit + grace),
+                int(streams),
             )
         except Exception:
             log.exception("solve failed", extra={"request_id": request_id, "path": ENDPOINTS[index].path})

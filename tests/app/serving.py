@@ -19,6 +19,7 @@ import uvicorn
 
 from app.api import create_app
 from app.pool import Pool
+from app.protocol import Protocol
 from app.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +45,7 @@ def free_port() -> int:
 def running(settings: Settings, module: str = "app.worker") -> Iterator[tuple[httpx.Client, Pool]]:
     """A service in a thread of this process, ready, with a client for it; `module` is what its workers run."""
     pool = Pool(settings, module)
-    server = uvicorn.Server(uvicorn.Config(create_app(settings, pool), port=free_port(), log_config=None, access_log=False))
+    server = uvicorn.Server(uvicorn.Config(create_app(settings, pool), port=free_port(), http=Protocol, ws="none", log_config=None, access_log=False))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -12,7 +12,7 @@ from tests.app.serving import EXAMPLES, ROOT, post, served
 
 def answers(seed: str) -> list[bytes]:
     """The answers of one fresh server process to every example, each asked twice."""
-    with served(PYTHONHASHSEED=seed, WATERSMEET_WORKERS="1") as client:
+    with served(PYTHONHASHSEED=seed, WATERSMEET_WORKERS="1", WATERSMEET_CACHE_BYTES="0") as client:
         given = []
         for file in EXAMPLES:
             first, second = (post(client, "/v1/plans", file.read_bytes()) for _ in range(2))

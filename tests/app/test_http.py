@@ -20,7 +20,7 @@ from tests.app.serving import ROOT, check_problem, example, post, running
 @pytest.fixture(scope="module")
 def small() -> Iterator[httpx.Client]:
     """A service that takes little."""
-    settings = Settings(workers=1, body_bytes=2000, body_seconds=0.5)
+    settings = Settings(workers=1, body_bytes=2000, body_seconds=0.5, cache_bytes=0)
     with running(settings, "tests.app.unruly_worker") as (client, _):
         yield client
 

@@ -30,7 +30,7 @@ def deed(name: str, time_limit: float = 300.0) -> dict[str, Any]:
 
 @contextmanager
 def unruly(**settings: Any) -> Iterator[tuple[httpx.Client, Pool]]:
-    with running(Settings(**{"workers": 1, "queue": 1, **settings}), UNRULY) as service:
+    with running(Settings(**{"workers": 1, "queue": 1, "cache_bytes": 0, **settings}), UNRULY) as service:
         yield service
 
 

@@ -11,7 +11,7 @@ def test_every_setting_is_read_from_its_variable() -> None:
     given = {"WATERSMEET_WORKERS": "3", "WATERSMEET_GRACE": "0.5", "WATERSMEET_BODY_BYTES": " 1000 ", "WATERSMEET_QUEUE": ""}
     assert settings_from(given) == Settings(workers=3, grace=0.5, body_bytes=1000)
     for entry in fields(Settings):
-        value = entry.metadata["most"]
+        value = entry.metadata.get("most", "text")
         assert getattr(settings_from({f"WATERSMEET_{entry.name.upper()}": str(value)}), entry.name) == value
 
 
@@ -42,3 +42,9 @@ def test_the_table_names_every_setting() -> None:
     table = settings_table()
     for entry in fields(Settings):
         assert f"| `WATERSMEET_{entry.name.upper()}` |" in table
+
+
+def test_keys_are_separated_by_commas_and_not_shown() -> None:
+    settings = settings_from({"WATERSMEET_API_KEYS": "one, two,"})
+    assert settings.keys == ("one", "two") and "one" not in repr(settings)
+    assert Settings().keys == ()

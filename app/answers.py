@@ -1,0 +1,128 @@
+"""Answers that need no worker: what was solved before, and what is being solved for somebody else.
+
+A request's key is its canonical form (keys sorted, no spaces, numbers spelt alike) with its path and our version. Plans are
+deterministic, so the bytes kept under a key are those that solving again would give; an answer whose search may have been cut
+off by its time limit is not kept, because a quieter moment may give a better one. What is kept has a bound in bytes; the least
+recently used goes first. Requests with one key that are in flight at a time share one solve, which goes on while anybody waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from app.body import BodyError, decode_json
+from app.endpoints import Endpoint
+from app.pool import Answer
+
+__all__ = ["Answers", "Key", "key_of"]
+
+LARGEST_KEYED = 256 * 1024  # bytes: reading a body takes the event loop's time, 2 ms for this one
+OVERHEAD = 512  # bytes of a kept answer beside its body
+EXACT_DIGITS = 15  # integers of more may differ where the doubles do not
+VERSION = version("watersmeet").encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a request is, and the time limit that its search has."""
+
+    digest: bytes
+    time_limit: float
+
+
+def _number(digits: str) -> float | str:
+    return float(digits) if len(digits) <= EXACT_DIGITS else digits
+
+
+def key_of(endpoint: Endpoint, body: bytes) -> Key | None:
+    """The request's key; None for a body that a worker has to refuse, or that is too large to look at here."""
+    if len(body) > LARGEST_KEYED:
+        return None
+    try:
+        value = decode_json(body)
+        canonical = json.dumps(json.loads(body, parse_int=_number), sort_keys=True, separators=(",", ":"))
+    except (BodyError, ValueError, RecursionError):
+        return None
+    digest = hashlib.sha256(b"\n".join((VERSION, endpoint.path.encode(), canonical.encode()))).digest()
+    limit = _time_limit(endpoint, value)
+    return Key(digest, limit) if limit is not None else None
+
+
+def _time_limit(endpoint: Endpoint, value: Any) -> float | None:
+    """The request's time limit, or the default of its model; None where what is given is no number."""
+    fields = endpoint.request.model_fields
+    holder, default = value, fields["time_limit"].default if "time_limit" in fields else float("inf")
+    if "options" in fields:
+        holder, default = value.get("options", {}) if isinstance(value, dict) else {}, fields["options"].default.time_limit
+    given = holder.get("time_limit", default) if isinstance(holder, dict) else default
+    return float(given) if isinstance(given, (int, float)) else None
+
+
+@dataclass
+class _Flight:
+    task: asyncio.Task[Answer]
+    waiting: int = 0
+
+
+class Answers:
+    """Kept answers of at most `most` bytes, and solves in flight."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[bytes, Answer] = OrderedDict()
+        self._flights: dict[bytes, _Flight] = {}
+        self.bytes = 0
+        """Bytes that are kept."""
+
+    def kept(self, key: Key) -> Answer | None:
+        """The answer, where it is known."""
+        answer = self._kept.get(key.digest)
+        if answer is not None:
+            self._kept.move_to_end(key.digest)
+        return answer
+
+    def in_flight(self, key: Key) -> bool:
+        """Whether somebody is waiting for the same answer."""
+        return key.digest in self._flights
+
+    async def solve(self, key: Key, work: Callable[[], Awaitable[Answer]]) -> Answer:
+        """The answer of `work`, or of the same work that is being done already. Cancelled, it is stopped with the last who waits."""
+        flight = self._flights.get(key.digest)
+        if flight is None:
+            flight = self._flights[key.digest] = _Flight(asyncio.ensure_future(self._work(key, work)))
+        flight.waiting += 1
+        try:
+            return await asyncio.shield(flight.task)
+        finally:
+            flight.waiting -= 1
+            if not flight.waiting and not flight.task.done():
+                self._flights.pop(key.digest, None)
+                flight.task.cancel()
+
+    async def _work(self, key: Key, work: Callable[[], Awaitable[Answer]]) -> Answer:
+        mine = asyncio.current_task()
+        try:
+            answer = await work()
+        finally:
+            if (flight := self._flights.get(key.digest)) is not None and flight.task is mine:
+                del self._flights[key.digest]
+        if answer.status == 200 and answer.seconds < 0.9 * key.time_limit:
+            self._keep(key, answer)
+        return answer
+
+    def _keep(self, key: Key, answer: Answer) -> None:
+        size = len(answer.body) + OVERHEAD
+        if size > self._most or key.digest in self._kept:
+            return
+        self._kept[key.digest] = answer
+        self.bytes += size
+        while self.bytes > self._most:
+            _, oldest = self._kept.popitem(last=False)
+            self.bytes -= len(oldest.body) + OVERHEAD
