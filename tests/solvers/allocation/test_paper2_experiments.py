@@ -11,7 +11,7 @@ from solvers.allocation.jaqpot import jaqpot
 from solvers.allocation.joint import joint
 from tests.solvers.allocation.paper2 import POLICIES, table_3
 
-PLANS = 15
+PLANS = 10
 
 
 @pytest.mark.parametrize("name", ["linear", "bushy", "five"])
