@@ -54,6 +54,8 @@ def knapsack_dp(capacity: int, paths: Sequence[Path]) -> list[float]:
         fit = capacity // resources
         for size in _bundles(fit if most is None else min(most, fit)):
             items.append((i, size, size * resources, size * path.output))
+    if not items:
+        return units
     if len(items) * (capacity + 1) > MAX_CELLS:
         raise MethodError(f"the table of dp would have {len(items)} × {capacity + 1} cells, more than {MAX_CELLS}: use exact", "/method")
     best = np.zeros(capacity + 1)

@@ -16,6 +16,7 @@ from models.faults import errors_of
 from solvers.allocation.grepp import grepp
 from solvers.allocation.productivity import Path
 from solvers.allocation.solve import solve_allocation
+from solvers.errors import MethodError
 from solvers.linear_program import Row, linear_program
 
 TABLE_2 = [
@@ -159,6 +160,13 @@ def test_cp_sat_equals_enumeration(request: dict[str, Any]) -> None:
 def test_decimal_resources_fill_the_capacity_exactly() -> None:
     answer = _solve(capacity=0.3, model="discrete", paths=[{"name": "a", "resources": 0.1, "output": 1}])
     assert answer.paths[0].units == 3
+
+
+def test_a_table_that_is_too_large_is_refused_and_an_empty_one_is_not_built() -> None:
+    path = {"name": "a", "resources": 3, "output": 1}
+    with pytest.raises(MethodError, match="use exact"):
+        _solve(capacity=10**12, model="discrete", paths=[path], method="dp")
+    assert _solve(capacity=10**12, model="discrete", paths=[{**path, "output": 0}], method="dp").throughput == 0
 
 
 def test_limits_hold_and_what_one_path_cannot_use_goes_to_the_next() -> None:
