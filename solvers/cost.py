@@ -23,6 +23,9 @@ from solvers.tree import Join, Tree, joins, leaf_mask
 __all__ = ["CostModel", "PricedJoin", "PricedPipeline", "PricedProbe", "PricedState", "PricedTree", "Term", "access"]
 
 
+SMALL = 24  # streams of a graph whose sets are multiplied out one by one: at most a few thousand are ever priced
+
+
 @dataclass(frozen=True, slots=True)
 class Term:
     """value = weight · size(made) · size(scanned) · Σ_{i∈arriving} 1/T_i; `scanned` is 0 where nothing is."""
@@ -80,7 +83,7 @@ class PricedTree:
     memory_tuples: float
     output_rate: float
     sizes: dict[int, float]
-    """size(S) of every set that the plan makes."""
+    """size(S) of every set that the plan makes, and maybe of others."""
     adjustments: tuple[Term, ...] = ()
     """What caches save (below 0) and cost, where the figures count them."""
     cached: tuple[tuple[int, float], ...] = ()
@@ -116,6 +119,9 @@ class CostModel:
         self._per_second: dict[int, float] = {}
         self._bytes: dict[int, float] = {}
         self._last: PricedTree | None = None
+        self._small = len(graph) <= SMALL
+        self._known_sizes: dict[int, float] = {}
+        self._known_joins: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], PricedJoin] = {}
 
     def size(self, mask: int) -> float:
         return self.graph.size(mask)
@@ -169,8 +175,8 @@ class CostModel:
     def price_join(self, blocks: Sequence[int], orders: Sequence[Sequence[int]], sizes: dict[int, float] | None = None) -> PricedJoin:
         """The figures of one join over inputs with these sets of streams, probed in these orders.
 
-        `sizes` are those known already; they grow step by step along the pipelines, so that a join of hundreds of streams
-        is priced in the time of its steps, and alike whatever was priced before.
+        `sizes` are those known already. In a large graph they grow step by step along the pipelines, so that a join of hundreds of
+        streams is priced in the time of its steps; in a small one they are each set's own, so that a join costs the same in every tree.
         """
         costs, graph, binary = self.costs, self.graph, len(blocks) == 2
         sizes = {} if sizes is None else sizes
@@ -189,7 +195,7 @@ class CostModel:
                 indexed[target] |= hashed
                 made = visited | block
                 if made not in sizes:
-                    sizes[made] = graph.grown(sizes[visited], visited, block, sizes[block])
+                    sizes[made] = graph.size(made) if self._small else graph.grown(sizes[visited], visited, block, sizes[block])
                 produced = sizes[made] * self.per_second(blocks[k])
                 step = [Term(_times(costs.probe, arriving), visited, blocks[k]), Term(_times(costs.join, produced), made, blocks[k])]
                 if not hashed:
@@ -220,8 +226,8 @@ class CostModel:
         if self._last is not None and self._last.tree is tree:
             return self._last  # a search prices its best plan last, and that is what the plan is built from
         nodes = tuple(joins(tree))
-        sizes: dict[int, float] = {}
-        priced = tuple(self.price_join([leaf_mask(child) for child in node.inputs], node.orders, sizes) for node in nodes)
+        sizes: dict[int, float] = self._known_sizes if self._small else {}
+        priced = tuple(self._priced_join(node, sizes) for node in nodes)
         for node in nodes:
             if not math.isfinite(sizes[node.mask] * self.per_second(node.mask)):
                 self._refuse(node.mask)
@@ -233,13 +239,24 @@ class CostModel:
             math.fsum(term.value for join in priced for term in join.terms),
             math.fsum([self.leaves_bytes(), *(sizes[mask] * self.tuple_bytes(mask) for mask in kept)]),
             math.fsum([*self.graph.window_tuples, *(sizes[mask] for mask in kept)]),
-            self._rate(sizes, leaf_mask(tree)),
+            self._rate(sizes, leaf_mask(tree)) if nodes else self.rate(leaf_mask(tree)),
             sizes,
         )
         if not all(map(math.isfinite, (result.cpu, result.memory_bytes, result.memory_tuples, result.output_rate))):
             self._refuse(self.graph.all)
         self._last = result
         return result
+
+    def _priced_join(self, node: Join, sizes: dict[int, float]) -> PricedJoin:
+        """The figures of one join; in a small graph each join once, since the plans of a frontier share most of theirs."""
+        blocks = tuple(leaf_mask(child) for child in node.inputs)
+        if not self._small:
+            return self.price_join(blocks, node.orders, sizes)
+        key = (blocks, node.orders)
+        found = self._known_joins.get(key)
+        if found is None:
+            found = self._known_joins[key] = self.price_join(blocks, node.orders, sizes)
+        return found
 
     def check_range(self) -> None:
         """Refuse a graph of which no plan's figures fit a double: every plan holds the windows and makes the results."""

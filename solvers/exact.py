@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -45,6 +46,7 @@ AGREED = 1e-9  # two factors this close are one: each comes out of a bisection o
 SLACK = 1e-11  # of a cap: kernels and prices round differently, by far less than this
 LARGEST = 1e290  # sizes above this count as this: no plan that keeps them can be priced, and no infinity is subtracted
 EXPANSIONS = 60  # plans whose neighbours are tried as seeds
+TIMED_SETS = 300  # connected sets up to which the kernel ends in milliseconds; starting a timer takes half of one
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
 
 
@@ -112,26 +114,51 @@ class _Component:
             roots[(member & -member).bit_length() - 1] = (member, tree)
         return roots[0][1]
 
+    def tree_of_row(self, row: int, point_rows: Ints, point_sets: Ints, entries: Ints, built: dict[tuple[int, int], Tree]) -> Tree:
+        """The join tree that a row of the kernel describes; `built` are subtrees that other rows have as well."""
+        masks = self.sets.mask
+        root = (int(masks[-1]), row)
+        waiting = [root]
+        while waiting:
+            key = waiting[-1]
+            mask, here = key
+            below: list[tuple[int, int]] = []
+            if here >= 0:
+                listed = entries[here + 1 : here + 1 + entries[here]].tolist()
+                below = [(int(masks[point_sets[entry]]), int(point_rows[entry])) for entry in listed if entry >= 0]
+            missing = [part for part in below if part not in built]
+            if missing:
+                waiting.extend(missing)
+                continue
+            waiting.pop()
+            if key in built:
+                continue
+            inside: list[tuple[int, Tree]] = [(part[0], built[part]) for part in below]
+            covered = sum(part[0] for part in below)
+            inside += [(1 << k, self.streams[k]) for k in bits(mask & ~covered)]
+            inside.sort(key=lambda block: block[0] & -block[0])
+            built[key] = make_join([tree for _, tree in inside], self.orders(tuple(block for block, _ in inside)))
+        return built[root]
+
     def solve(self, limits: Limits, deadline: Deadline) -> tuple[tuple[Tree, ...], bool]:
         """Join trees by rising CPU, and whether nothing within the limits is missing."""
         sets, prices = self.sets, self.prices
         binary = members_as_rows(self.splits, sets) if self.splits.size else np.array([(1 << sets.n) - 1], np.int64)
-        seed_e, seed_m, seed_o, members = seeds(sets, prices, binary, limits.cap_e, limits.cap_m, EXPANSIONS)
+        seed_e, seed_m, seed_o, members = seeds(sets, prices, binary, limits.cap_e, limits.cap_m, min(EXPANSIONS, sets.n**3 // 8))
         stop = np.zeros(1, np.int64)
-        timer = threading.Timer(deadline.remaining(), _set, (stop,))
-        timer.daemon = True
-        timer.start()
-        try:
+        with _stopped_at(deadline, stop) if sets.mask.size > TIMED_SETS else nullcontext():
             status, _, _, _, rows, point_rows, point_sets, entries, _ = staircases(sets, prices, seed_e, seed_m, seed_o, limits, stop)
-        finally:
-            timer.cancel()
         listed = rows.tolist()
         if status and not listed:
             listed = [-2 - k for k in range(len(seed_e))]
+        built: dict[tuple[int, int], Tree] = {}
         trees = []
         for row in listed:
-            family = [mask for mask in members[-2 - row].tolist() if mask] if row <= -2 else _members(sets, row, point_rows, point_sets, entries)
-            trees.append(self.tree(sorted(family, key=lambda mask: (mask.bit_count(), mask))))
+            if row <= -2:
+                family = [mask for mask in members[-2 - row].tolist() if mask]
+                trees.append(self.tree(sorted(family, key=lambda mask: (mask.bit_count(), mask))))
+            else:
+                trees.append(self.tree_of_row(row, point_rows, point_sets, entries, built))
         return tuple(trees), status == 0
 
 
@@ -239,21 +266,16 @@ class _Solver:
         return Point(cpu, math.fsum(self.model.state_bytes(node.mask) for node in nodes[:-1]), tree)
 
 
-def _set(stop: Ints) -> None:
-    stop[0] = 1
-
-
-def _members(sets: Sets, row: int, point_rows: Ints, point_sets: Ints, entries: Ints) -> list[int]:
-    """The sets of the joins of the plan that a row describes."""
-    waiting, found = [(int(sets.mask[-1]), row)], []
-    while waiting:
-        mask, row = waiting.pop()
-        found.append(mask)
-        if row >= 0:
-            for entry in entries[row + 1 : row + 1 + entries[row]].tolist():
-                if entry >= 0:
-                    waiting.append((int(sets.mask[point_sets[entry]]), int(point_rows[entry])))
-    return found
+@contextmanager
+def _stopped_at(deadline: Deadline, stop: Ints) -> Iterator[None]:
+    """Tell a kernel to stop at the deadline."""
+    timer = threading.Timer(deadline.remaining(), stop.fill, (1,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def frontier_search(problem: Problem, deadline: Deadline) -> Found:

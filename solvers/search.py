@@ -92,9 +92,15 @@ def structure_key(tree: Tree) -> tuple[int, tuple[object, ...]]:
 def staircase(points: Iterable[Point]) -> tuple[Point, ...]:
     """The points that no other beats in both resources, by rising CPU; of equals the first by `structure_key`."""
     kept: list[Point] = []
-    for point in sorted(points, key=lambda p: (p.cpu, p.memory_bytes, structure_key(p.tree))):
+    for point in sorted(points, key=lambda p: (p.cpu, p.memory_bytes)):
         if not kept or point.memory_bytes < kept[-1].memory_bytes:
             kept.append(point)
+        elif (
+            (point.cpu, point.memory_bytes) == (kept[-1].cpu, kept[-1].memory_bytes)
+            and point.tree is not kept[-1].tree
+            and structure_key(point.tree) < structure_key(kept[-1].tree)
+        ):
+            kept[-1] = point
     return tuple(kept)
 
 

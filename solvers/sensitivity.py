@@ -20,7 +20,7 @@ from solvers.cost import CostModel, PricedTree
 from solvers.graph import JoinGraph, bits
 from solvers.search import Caps
 
-MAX_WORK = 3_000_000  # sets times predicates: a second. An mjoin of a clique of 60 streams is below it
+MAX_WORK = 8_000_000  # terms times predicates: a second or two. An mjoin of a clique of 60 streams is below it
 
 __all__ = ["Interval", "headroom", "lists_selectivities", "validity"]
 
@@ -122,7 +122,7 @@ def headroom(priced: PricedTree, graph: JoinGraph, caps: Caps) -> float | None:
 
 def lists_selectivities(priced: PricedTree, graph: JoinGraph) -> bool:
     """Whether `validity` lists selectivities too: not for a join so wide in a graph so dense that it would take seconds."""
-    return len(priced.sizes) * len(graph.edges) <= MAX_WORK
+    return sum(len(join.terms) for join in priced.joins) * len(graph.edges) <= MAX_WORK
 
 
 def validity(priced: PricedTree, model: CostModel, caps: Caps) -> list[Interval]:
