@@ -24,6 +24,7 @@ from app.pool import Answer
 __all__ = ["Answers", "Key", "key_of"]
 
 LARGEST_KEYED = 256 * 1024  # bytes: reading a body takes the event loop's time, 2 ms for this one
+MOST_SPELLINGS = 10_000  # bodies whose key is remembered, so that the same bytes are not read again: 2 MB
 OVERHEAD = 512  # bytes of a kept answer beside its body
 EXACT_DIGITS = 15  # integers of more may differ where the doubles do not
 VERSION = version("watersmeet").encode()
@@ -78,8 +79,19 @@ class Answers:
         self._most = most
         self._kept: OrderedDict[bytes, Answer] = OrderedDict()
         self._flights: dict[bytes, _Flight] = {}
+        self._spellings: OrderedDict[bytes, Key] = OrderedDict()
         self.bytes = 0
         """Bytes that are kept."""
+
+    def key(self, endpoint: Endpoint, body: bytes) -> Key | None:
+        """`key_of`, at the cost of a hash for bytes that came before."""
+        spelling = hashlib.sha256(endpoint.path.encode() + b"\n" + body).digest()
+        key = self._spellings.get(spelling)
+        if key is None and (key := key_of(endpoint, body)) is not None:
+            self._spellings[spelling] = key
+            if len(self._spellings) > MOST_SPELLINGS:
+                self._spellings.popitem(last=False)
+        return key
 
     def kept(self, key: Key) -> Answer | None:
         """The answer, where it is known."""

@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access import Access, BadKeyError, TooFastError
-from app.answers import Answers, key_of
+from app.answers import Answers
 from app.endpoints import ENDPOINTS, Endpoint
 from app.metrics import METRICS_MEDIA_TYPE, Metrics
 from app.openapi_document import INFO, SERVICE_PROBLEMS, SOLVE_PROBLEMS, TAGS, describe, request_body
@@ -129,7 +129,7 @@ def _solve_route(
             with ExitStack() as places:
                 places.enter_context(pool.place())
                 body = await _read_body(request, settings)
-                key = key_of(endpoint, body) if settings.cache_bytes else None
+                key = answers.key(endpoint, body) if settings.cache_bytes else None
                 answer = answers.kept(key) if key else None
                 if answer is not None:
                     source = "hit"

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +48,14 @@ class WorkerLostError(Exception):
         self.timed_out = timed_out
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Answer:
     status: int
     seconds: float
     """Time in the solver."""
     body: bytes
 
-    @property
+    @cached_property
     def etag(self) -> str:
         """Names the bytes."""
         return hashlib.sha256(self.body).hexdigest()[:32]
