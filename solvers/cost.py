@@ -23,6 +23,7 @@ from solvers.tree import Join, Tree, joins, leaf_mask
 __all__ = ["CostModel", "PricedJoin", "PricedPipeline", "PricedProbe", "PricedState", "PricedTree", "Term", "access"]
 
 
+TINIEST = 1e-290  # of a rate, of a window in seconds, and of one over it: products with smaller ones lose their digits
 SMALL = 24  # streams of a graph whose sets are multiplied out one by one: at most a few thousand are ever priced
 
 
@@ -260,7 +261,10 @@ class CostModel:
 
     def check_range(self) -> None:
         """Refuse a graph of which no plan's figures fit a double: every plan holds the windows and makes the results."""
-        for i in range(len(self.graph)):
+        for i, name in enumerate(self.graph.names):
+            if not (TINIEST <= self.graph.rates[i] and TINIEST <= 1.0 / self.graph.window_seconds[i] <= 1.0 / TINIEST):
+                detail = f"the rate and the window of {name} leave the range of a double: neither may be below {TINIEST} or above {1.0 / TINIEST}"
+                raise RangeError(detail, f"/query/streams/{i}")
             self._check_set(1 << i)
         self._check_set(self.graph.all)
 

@@ -32,5 +32,6 @@ def tree_of(problem: Problem, operators: list[OperatorShape]) -> Tree:
 def estimate(request: EstimateRequest) -> Plan:
     """The plan of the given shape with its figures. Nothing is searched, so nothing is proven."""
     problem = problem_of(request)
+    problem.model.check_range()
     point = point_of(problem.model, tree_of(problem, request.operators))
     return build_plan(request, problem, Found(point, (point,), Proof.NONE, None, "plans of this shape"))

@@ -144,7 +144,7 @@ class _Component:
         """Join trees by rising CPU, and whether nothing within the limits is missing."""
         sets, prices = self.sets, self.prices
         binary = members_as_rows(self.splits, sets) if self.splits.size else np.array([(1 << sets.n) - 1], np.int64)
-        seed_e, seed_m, seed_o, members = seeds(sets, prices, binary, limits.cap_e, limits.cap_m, min(EXPANSIONS, sets.n**3 // 8))
+        seed_e, seed_m, seed_o, members = seeds(sets, prices, binary, limits.cap_e, limits.cap_m, min(EXPANSIONS, sets.mask.size // 8))
         stop = np.zeros(1, np.int64)
         with _stopped_at(deadline, stop) if sets.mask.size > TIMED_SETS else nullcontext():
             status, _, _, _, rows, point_rows, point_sets, entries, _ = staircases(sets, prices, seed_e, seed_m, seed_o, limits, stop)

@@ -25,6 +25,7 @@ __all__ = ["flexible_windows", "kept_share"]
 
 MOVES_PER_STREAM = 200  # far above what was ever needed; a bound so that rounding cannot make it go on for ever
 ENOUGH = 1e-12  # relative gain per byte below which memory is not worth moving
+TINY = 1e-280  # bytes; shares of less than this leave the range of a double
 HOPELESS = 1e-100  # of the windows: no result is left whatever is kept, and shares would leave the range of a double
 NEGLIGIBLE = 1e-30  # of all windows: a window that is counted as no smaller than this
 LEAST = 1e-9  # of an even share: as good as nothing while memory is being moved
@@ -52,7 +53,7 @@ def flexible_windows(completed: Sequence[float], sizes: Sequence[float], memory:
     n, total = len(sizes), math.fsum(sizes)
     if total <= memory:
         return [1.0] * n
-    if n == 1 or memory / total < HOPELESS:
+    if n == 1 or memory / total < HOPELESS or memory < TINY:
         return [memory / total] * n
     sizes = [max(size, NEGLIGIBLE * total) for size in sizes]
     if n == 2:

@@ -41,12 +41,12 @@ _GOLDEN = 0x1E3779B97F4A7C15  # odd, spreads neighbouring masks over the table; 
 
 def compiled(function: F) -> F:
     """numba's njit with its cache, typed."""
-    return cast(F, numba.njit(cache=True)(function))
+    return cast(F, numba.njit(cache=True, error_model="numpy")(function))
 
 
 def released(function: F) -> F:
     """The same for long loops: other threads run meanwhile, so that one of them can say stop."""
-    return cast(F, numba.njit(cache=True, nogil=True)(function))
+    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
 
 
 class Sets(NamedTuple):

@@ -291,7 +291,7 @@ def staircases(
             i = lowest(inside)
             inside &= inside - 1
             for t in range(n):
-                share[t, i] = min(share[t, i], sets.pace[i] * (own / sets.pace[s] + ahead[s, t]))
+                share[t, i] = min(share[t, i], sets.pace[i] * (own / sets.pace[s] + ahead[s, t])) if sets.pace[s] > 0.0 else 0.0
 
     # Blocks by lowest stream and number of streams, each list by rising bound.
     least_e, least_m = np.zeros(total), np.zeros(total)
