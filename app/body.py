@@ -85,18 +85,23 @@ def decode_json(data: bytes) -> Any:
             return _Refused(f"an integer of {len(digits)} digits is beyond the range of numbers; it must be below 1e308")
 
     try:
-        value = json.loads(text, object_pairs_hook=pairs_hook, parse_constant=constant_hook)
-    except json.JSONDecodeError as failure:
-        _refuse(f"the body is not JSON: {failure.msg[:1].lower()}{failure.msg[1:]}, at line {failure.lineno} column {failure.colno}")
-    except RecursionError:
-        _refuse("the body is nested too deeply")
+        value = _loaded(text, object_pairs_hook=pairs_hook, parse_constant=constant_hook)
     except ValueError:
         # Python refuses to read integers of thousands of digits, and does not say where they are.
-        value = json.loads(text, object_pairs_hook=pairs_hook, parse_constant=constant_hook, parse_int=integer_hook)
+        value = _loaded(text, object_pairs_hook=pairs_hook, parse_constant=constant_hook, parse_int=integer_hook)
         suspicious = True
     if suspicious:
         _check(value)
     return value
+
+
+def _loaded(text: str, **hooks: Any) -> Any:
+    try:
+        return json.loads(text, **hooks)
+    except json.JSONDecodeError as failure:
+        _refuse(f"the body is not JSON: {failure.msg[:1].lower()}{failure.msg[1:]}, at line {failure.lineno} column {failure.colno}")
+    except RecursionError:
+        _refuse("the body is nested too deeply")
 
 
 def _text(data: bytes) -> str:

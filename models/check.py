@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from models.base import Model, Number, Whole
+from models.faults import check_plans, with_faults
 from models.plan import Diff, Plan
 from models.request import MAX_TIME_LIMIT, PlanRequest
 
@@ -76,6 +78,11 @@ class CheckCase(Model):
     """The approved plan."""
     version: Annotated[str | None, Field(max_length=64, examples=["0.1.0"])] = None
     """The version of Watersmeet that made the approved plan, where it is known."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _report_all_faults(cls, data: Any, handler: Callable[[Any], Self]) -> Self:
+        return with_faults(cls.__name__, data, handler, check_plans("plan"))
 
 
 class CheckRequest(Model):

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-__all__ = ["Fault", "check_operators", "check_query", "errors_of", "pointer", "with_faults"]
+__all__ = ["Fault", "check_operators", "check_plans", "check_query", "errors_of", "pointer", "with_faults"]
 
 T = TypeVar("T")
 Location = tuple[str | int, ...]
@@ -168,6 +168,17 @@ def check_operators(request: Any) -> Iterator[Fault]:
         yield ("operators",), f"the last operator must be the root, but these are joined by none: {_known(list(free))}"
     if not operators and len(names) > 1:
         yield ("operators",), "operators must join all streams, got none"
+
+
+def check_plans(*names: str) -> Callable[[Any], Iterator[Fault]]:
+    """A check of the plans in these fields: whether the operators of each form one join tree of its own query."""
+
+    def check(holder: Any) -> Iterator[Fault]:
+        for name in names:
+            for location, sentence in check_operators(_get(holder, name)):
+                yield (name, *location), sentence
+
+    return check
 
 
 def _check_orders(i: int, operator: Any, inputs: list[str]) -> Iterator[Fault]:

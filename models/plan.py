@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from models.base import Identifier, Model, Number, Share, Whole
-from models.faults import check_operators, with_faults
+from models.faults import check_operators, check_plans, with_faults
 from models.request import Costs, Objective, PlanRequest, Query, Resources, is_none
 
 __all__ = [
@@ -428,6 +428,11 @@ class DiffRequest(Model):
     """The plan to compare with."""
     after: Plan
     """The plan that is compared."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _report_all_faults(cls, data: Any, handler: Callable[[Any], Self]) -> Self:
+        return with_faults(cls.__name__, data, handler, check_plans("before", "after"))
 
 
 class Change(Model):

@@ -70,7 +70,7 @@ def _operator_changes(label: str, before: Plan, old: Operator, after: Plan, new:
     orders = {here[pipeline.input]: pipeline.probes for pipeline in old.pipelines}
     for pipeline in new.pipelines:
         name = there[pipeline.input]
-        was, now = orders[name], pipeline.probes
+        was, now = orders.get(name, []), pipeline.probes
         path_was, path_now = [here[probe.target] for probe in was], [there[probe.target] for probe in now]
         if path_was != path_now:
             yield f"in {label}, {name} probed {', '.join(path_was)}; now {', '.join(path_now)}"
