@@ -72,7 +72,8 @@ def request_body(endpoint: Endpoint) -> dict[str, Any]:
     examples = _examples() if endpoint.operation_id == "plan" else {}
     if examples:
         content["examples"] = examples
-    return {"requestBody": {"required": True, "content": {"application/json": content}}}
+    # Without a key or with one: whether it is asked for is the service's setting.
+    return {"requestBody": {"required": True, "content": {"application/json": content}}, "security": [{}, {"ApiKey": []}]}
 
 
 def _examples() -> dict[str, Any]:
@@ -95,6 +96,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     models = [endpoint.request for endpoint in ENDPOINTS] + [endpoint.answer for endpoint in ENDPOINTS] + [Problem]
     _, schemas = models_json_schema([(model, "validation") for model in dict.fromkeys(models)], ref_template=REFERENCE)
     components = {**described["components"]["schemas"], **schemas["$defs"]}
+    described["components"]["securitySchemes"] = {"ApiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}
     described["components"]["schemas"] = {name: _with_limits(components[name]) for name in sorted(components)}
     return described
 
