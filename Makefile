@@ -22,6 +22,7 @@ demo: $(SETUP)
 	@$(BIN)/python -m app.demo
 
 test: $(SETUP) lint
+	@$(BIN)/python -m tests.app.tools
 	@echo "== tests"
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term:skip-covered --durations=15
 

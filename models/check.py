@@ -71,7 +71,7 @@ class CheckCase(Model):
     """A request and the plan that was approved for it."""
 
     name: Annotated[str, Field(min_length=1, max_length=255, examples=["auction"])]
-    """Name of the case, unique in the check."""
+    """Name of the case, for the report."""
     request: PlanRequest
     """What is planned anew."""
     plan: Plan

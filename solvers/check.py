@@ -79,7 +79,7 @@ def failed(name: str, *reasons: str) -> CaseResult:
 
 def check_case(case: CheckCase, tolerance: Tolerance, deadline: Deadline) -> CaseResult:
     """One case, planned anew within its own time limit and the deadline."""
-    options, notes = case.request.options, list(_version_note(case))
+    options, versions = case.request.options, list(_version_note(case))
     left = deadline.remaining()
     if left <= 0.0:
         return failed(case.name, "no time was left to plan it; raise time_limit or check fewer cases at a time")
@@ -88,19 +88,16 @@ def check_case(case: CheckCase, tolerance: Tolerance, deadline: Deadline) -> Cas
     try:
         now = plan(case.request.model_copy(update={"options": options}))
     except WatersmeetError as refused:
-        return _result(case.name, Verdict.FAILED, notes=notes, reasons=[_pointed(refused.pointer, refused.detail)])
-    around = diff(DiffRequest(before=case.plan, after=now)).request
+        return _result(case.name, Verdict.FAILED, notes=versions, reasons=[_pointed(refused.pointer, refused.detail)])
     # The cost constants are what every figure hangs on: they are said first.
-    notes += sorted(around, key=lambda sentence: not sentence.startswith("costs."))
+    around = sorted(diff(DiffRequest(before=case.plan, after=now)).request, key=lambda sentence: not sentence.startswith("costs."))
     try:
         approved = price_again(case)
     except WatersmeetError as refused:
         reasons = [f"the approved plan does not fit the request: {refused.detail}", "look at the new plan, then approve it with --update"]
-        return _result(case.name, Verdict.FAILED, notes=notes, reasons=reasons, plan=now)
-    if not around:
-        notes += _model_notes(case.plan, approved)
-    changed_around = len(notes) > len(list(_version_note(case)))
-    return _compare(case, approved, now, tolerance, notes, changed_around)
+        return _result(case.name, Verdict.FAILED, notes=[*versions, *around], reasons=reasons, plan=now)
+    around = around or _model_notes(case.plan, approved)
+    return _compare(case, approved, now, tolerance, [*versions, *around], changed_around=bool(around))
 
 
 def price_again(case: CheckCase) -> Plan:

@@ -1,6 +1,7 @@
 """Tools that check what we publish, each in an environment of its own: generators and linters pin old versions of what the service uses.
 
-They are installed once, below the folder of the running Python's environment, and found there the next time.
+They are installed once, below the folder of the running Python's environment, and found there the next time;
+`python -m tests.app.tools` does so ahead of the tests, where what is being set up can be seen.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def _install(folder: Path, packages: tuple[str, ...], *commands: list[str]) -> N
     with _alone(folder):
         if mark.exists() and mark.read_text() == wanted:
             return
-        sys.stderr.write(f"\n== set-up: {', '.join(packages)} (a minute the first time)\n")
+        sys.stderr.write(f"== set-up: {', '.join(packages)} (a minute the first time)\n")
         for command in commands:
             subprocess.run(command, cwd=folder, check=True, stdout=sys.stderr)
         mark.write_text(wanted)
@@ -54,3 +55,8 @@ def node_tool(name: str) -> str:
     """The path of a command from npm."""
     _install(NODE_HOME, NODE, ["npm", "install", "--no-audit", "--no-fund", "--silent", "--prefix", ".", *NODE])
     return str(NODE_MODULES / ".bin" / name)
+
+
+if __name__ == "__main__":
+    python_tool("openapi-python-client")
+    node_tool("spectral")
