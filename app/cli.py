@@ -142,9 +142,9 @@ def load_kernels(request: PlanRequest) -> None:
     from models.request import Method
 
     if request.options.method not in (Method.MJOIN, Method.BJTREE):
-        from solvers.warm import warm
+        from solvers.warm import SMALL, warm
 
-        warm()
+        warm(large=len(request.query.streams) > SMALL or request.options.method not in (Method.AUTO, Method.EXACT))
 
 
 def plan_command(arguments: argparse.Namespace) -> int:

@@ -18,8 +18,9 @@ from solvers.kernels import best_binary_tree, best_mjoin_orders
 from solvers.linearised import linearised
 from solvers.search import Caps, Problem
 
-__all__ = ["warm"]
+__all__ = ["SMALL", "warm"]
 
+SMALL = 8  # streams of a graph whose exact search ends in milliseconds
 WIDE = 15  # streams of an mjoin that is too wide for the small table of unions
 ENOUGH = 10.0  # seconds; compiling does not count, and none of these takes one
 
@@ -40,16 +41,17 @@ def _chain(n: int) -> JoinGraph:
 
 
 @cache
-def warm() -> None:
-    """Run each kernel once on a small graph; once per process."""
-    for n in (4, WIDE):
+def warm(large: bool = True) -> None:
+    """Run each kernel once on a small graph; without `large` only those that an exact search of up to SMALL streams needs."""
+    for n in (4, WIDE) if large else (4,):
         model = CostModel(_chain(n), Costs())
-        best_mjoin_orders(model, model.graph.all)
-        best_binary_tree(model, model.graph.all)
         frontier_search(Problem(model), Deadline.after(ENOUGH))
         exact(Problem(model, Caps(1.0, 1e6), Objective.MAX_HEADROOM), Deadline.after(ENOUGH))
-        anytime(Problem(model, Caps(1.0, 1e6)), Deadline.after(ENOUGH))
-        linearised(model, range(n))
+        if large:
+            best_mjoin_orders(model, model.graph.all)
+            best_binary_tree(model, model.graph.all)
+            anytime(Problem(model, Caps(1.0, 1e6)), Deadline.after(ENOUGH))
+            linearised(model, range(n))
 
 
 if __name__ == "__main__":
