@@ -38,6 +38,7 @@ __all__ = ["create_app"]
 
 STATIC = Path(__file__).parent / "static"
 RETRY_AFTER = {"Retry-After": "1"}  # seconds: a place is free as soon as one solve ends, and most take milliseconds
+REFUSAL_PAUSE = 0.25  # seconds: clients that ask again at once would take the event loop from those that were let in
 CLIENT_GONE = 499  # in logs and metrics only: nobody is there to read it
 SANE_ID = re.compile(r"[A-Za-z0-9._\-]{1,64}")
 
@@ -141,6 +142,7 @@ def _solve_route(
                 else:
                     answer = await _unless_gone(request, pool.solve(index, request.state.request_id, body))
         except OverloadedError:
+            await asyncio.sleep(REFUSAL_PAUSE)
             raise RefusedError(503, "Every worker is busy and the queue is full; try again shortly.", headers=RETRY_AFTER) from None
         except WorkerLostError as lost:
             detail = "The solve did not end within its time limit and was stopped." if lost.timed_out else "The server failed on this request."

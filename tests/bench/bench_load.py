@@ -45,7 +45,7 @@ function setup(thread) table.insert(threads, thread) end
 function request()
   i = i + 1
   local body = bodies[i % #bodies + 1]
-  if distinct then body = body:gsub("4321%.5", string.format("%d.5", FIRST + i)) end
+  if distinct then body = body:gsub("4321%.5", string.format("%d.FRACTION", 10000 + i)) end
   return wrk.format("POST", "/v1/plans", {["Content-Type"] = "application/json"}, body)
 end
 seen = ""
@@ -131,9 +131,9 @@ class Load:
     """Of the CPU that client and server used together, what the client used."""
 
 
-def load(client: httpx.Client, pid: int, seconds: int, distinct: bool, connections: int, first: int = 10_000) -> Load:
+def load(client: httpx.Client, pid: int, seconds: int, distinct: bool, connections: int, fraction: str = "5") -> Load:
     bodies = ", ".join(f"[==[{chain(n)}]==]" for n in SIZES)
-    script = SCRIPT.replace("BODIES", bodies).replace("DISTINCT", str(distinct).lower()).replace("FIRST", str(first))
+    script = SCRIPT.replace("BODIES", bodies).replace("DISTINCT", str(distinct).lower()).replace("FRACTION", fraction)
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
         file.write(script)
         file.flush()
@@ -160,11 +160,16 @@ def one_at_a_time(client: httpx.Client, first: int) -> float:
     return statistics.median(times) * 1e3
 
 
+def _shares(found: Load) -> str:
+    total = sum(found.statuses.values())
+    return ", ".join(f"{status}: {count / total:.1%}" for status, count in sorted(found.statuses.items()))
+
+
 def show(name: str, found: Load, echo: Load | None = None) -> None:
     against = f", {found.per_second / echo.per_second:.3f} of the echo's" if echo else ""
     print(
         f"{name:9} {found.per_second:8.0f} requests/s{against}; p50 {found.p50:.2f} ms, p99 {found.p99:.2f} ms; "
-        f"statuses {sorted(found.statuses)}, broken connections {found.errors}; the client took {found.client_share:.0%} of the CPU",
+        f"{_shares(found)}, broken connections {found.errors}; the client took {found.client_share:.0%} of the CPU",
         flush=True,
     )
 
@@ -184,7 +189,7 @@ def main() -> None:
         distinct = load(client, pid, seconds, distinct=True, connections=CONNECTIONS)
         show("distinct", distinct, echo)
         before: tuple[Any, ...] = one_at_a_time(client, 20_000), megabytes(pid)
-        burst = load(client, pid, max(1, seconds // 4), distinct=True, connections=BURST_CONNECTIONS, first=5_000_000)
+        burst = load(client, pid, max(1, seconds // 4), distinct=True, connections=BURST_CONNECTIONS, fraction="75")
         show(f"burst {BURST_CONNECTIONS}", burst)
         time.sleep(1.0)
         after: tuple[Any, ...] = one_at_a_time(client, 30_000), megabytes(pid)
