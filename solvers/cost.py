@@ -262,7 +262,7 @@ class CostModel:
     def check_range(self) -> None:
         """Refuse a graph of which no plan's figures fit a double: every plan holds the windows and makes the results."""
         for i, name in enumerate(self.graph.names):
-            if not (TINIEST <= self.graph.rates[i] and TINIEST <= 1.0 / self.graph.window_seconds[i] <= 1.0 / TINIEST):
+            if not (self.graph.rates[i] >= TINIEST and TINIEST <= 1.0 / self.graph.window_seconds[i] <= 1.0 / TINIEST):
                 detail = f"the rate and the window of {name} leave the range of a double: neither may be below {TINIEST} or above {1.0 / TINIEST}"
                 raise RangeError(detail, f"/query/streams/{i}")
             self._check_set(1 << i)

@@ -46,7 +46,7 @@ AGREED = 1e-9  # two factors this close are one: each comes out of a bisection o
 SLACK = 1e-11  # of a cap: kernels and prices round differently, by far less than this
 LARGEST = 1e290  # sizes above this count as this: no plan that keeps them can be priced, and no infinity is subtracted
 EXPANSIONS = 60  # plans whose neighbours are tried as seeds
-TIMED_SETS = 300  # connected sets up to which the kernel ends in milliseconds; starting a timer takes half of one
+TIMED_SETS = 300  # connected sets up to which the kernel ends in milliseconds, with few seeds and without a timer, which takes half of one to start
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
 
 
@@ -144,7 +144,8 @@ class _Component:
         """Join trees by rising CPU, and whether nothing within the limits is missing."""
         sets, prices = self.sets, self.prices
         binary = members_as_rows(self.splits, sets) if self.splits.size else np.array([(1 << sets.n) - 1], np.int64)
-        seed_e, seed_m, seed_o, members = seeds(sets, prices, binary, limits.cap_e, limits.cap_m, min(EXPANSIONS, sets.mask.size // 8))
+        expansions = min(EXPANSIONS, sets.mask.size // 8) if sets.mask.size > TIMED_SETS else -1
+        seed_e, seed_m, seed_o, members = seeds(sets, prices, binary, limits.cap_e, limits.cap_m, expansions)
         stop = np.zeros(1, np.int64)
         with _stopped_at(deadline, stop) if sets.mask.size > TIMED_SETS else nullcontext():
             status, _, _, _, rows, point_rows, point_sets, entries, _ = staircases(sets, prices, seed_e, seed_m, seed_o, limits, stop)

@@ -300,7 +300,8 @@ def seeds(sets: Sets, prices: Prices, binary: Ints, cap_e: float, cap_m: float, 
     """e, m, operators of a staircase of plans, and the members of each (rows, 0 after the last).
 
     Two descents, from the binary tree by removals and from the plain mjoin by additions, then up to `expansions` points of the
-    staircase in turn: of each every plan with one member less or one more. Points beyond the caps serve only as starts.
+    staircase in turn: of each every plan with one member less or one more. Points beyond the caps serve only as starts. With
+    `expansions` below 0 only the first descent, which is all that a small graph is worth.
     """
     n = sets.n
     every = (1 << n) - 1
@@ -404,6 +405,8 @@ def seeds(sets: Sets, prices: Prices, binary: Ints, cap_e: float, cap_m: float, 
                 by_falling_size(sets, family, members)
             continue
         phase += 1
+        if expansions < 0:
+            break
         if phase == 1:
             members = 1
             family[0] = every
