@@ -29,7 +29,7 @@ from solvers.components import join_components, sum_of_staircases
 from solvers.cost import CostModel
 from solvers.deadline import Deadline
 from solvers.graph import bits
-from solvers.kernels import Floats, Ints, Sets, binary_splits, connected_sets, find, lowest, released
+from solvers.kernels import MAX_SETS, Floats, Ints, Sets, binary_splits, connected_sets, find, lowest, released
 from solvers.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.mjoin import mjoin_tree
 from solvers.search import Caps, Found, Lacking, Point, Problem, make_join, point_of, staircase, structure_key
@@ -46,6 +46,8 @@ AGREED = 1e-9  # two factors this close are one: each comes out of a bisection o
 SLACK = 1e-11  # of a cap: kernels and prices round differently, by far less than this
 LARGEST = 1e290  # sizes above this count as this: no plan that keeps them can be priced, and no infinity is subtracted
 EXPANSIONS = 60  # plans whose neighbours are tried as seeds
+HASTY_SETS = 300_000  # whose tables and seeds take a quarter of a second
+PATIENT = 4.0  # seconds from which larger tables are worth their time
 TIMED_SETS = 300  # connected sets up to which the kernel ends in milliseconds, with few seeds and without a timer, which takes half of one to start
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
 
@@ -179,10 +181,10 @@ def _numbering(model: CostModel, mask: int) -> list[int]:
     return sorted(cheapest, key=lambda i: (-cheapest[i], i))
 
 
-def _component(model: CostModel, mask: int) -> _Component | None:
+def _component(model: CostModel, mask: int, limit: int) -> _Component | None:
     """The tables of one part; None where they would be too large."""
     streams = _numbering(model, mask)
-    sets = connected_sets(model, mask, order=streams)
+    sets = connected_sets(model, mask, limit, order=streams)
     if sets is None:
         return None
     sets = sets._replace(size=np.minimum(sets.size, LARGEST))
@@ -205,13 +207,18 @@ def _component(model: CostModel, mask: int) -> _Component | None:
     return _Component(model, streams, sets, prices, base, splits)
 
 
+def _affordable(deadline: Deadline) -> int:
+    """How many connected sets to make tables of: where time is short, no more than can be searched in it."""
+    return MAX_SETS if deadline.remaining() > PATIENT else HASTY_SETS
+
+
 class _Solver:
     """The parts of one graph with their tables, and answers about the whole."""
 
-    def __init__(self, model: CostModel) -> None:
-        self.model = model
+    def __init__(self, model: CostModel, limit: int) -> None:
+        self.model, self.limit = model, limit
         self.masks = model.graph.components
-        self.parts = [_component(model, mask) if mask & (mask - 1) else None for mask in self.masks]
+        self.parts = [_component(model, mask, limit) if mask & (mask - 1) else None for mask in self.masks]
         self.fits = all(part is not None for mask, part in zip(self.masks, self.parts, strict=True) if mask & (mask - 1))
         pays = [part.base for part in self.parts if part is not None]
         pays_bytes = [model.leaves_bytes()]
@@ -281,7 +288,7 @@ def _stopped_at(deadline: Deadline, stop: Ints) -> Iterator[None]:
 
 def frontier_search(problem: Problem, deadline: Deadline) -> Found:
     """Every trade-off within the caps that is worth having; none, with `lacking`, where nothing fits."""
-    solver = _Solver(problem.model)
+    solver = _Solver(problem.model, _affordable(deadline))
     points, complete = solver.points(problem.caps, FRONTIER, deadline)
     within = tuple(point for point in points if problem.caps.admit(point))
     if within:
@@ -297,7 +304,7 @@ def frontier_search(problem: Problem, deadline: Deadline) -> Found:
 
 def exact(problem: Problem, deadline: Deadline) -> Found:
     """The best plan of all join trees within the caps, or the proof that there is none and what it would take."""
-    solver = _Solver(problem.model)
+    solver = _Solver(problem.model, _affordable(deadline))
     if problem.objective is Objective.MAX_HEADROOM and (math.isfinite(problem.caps.cpu) or math.isfinite(problem.caps.memory_bytes)):
         most = _most_headroom(problem, solver, deadline)
         if most.proof is Proof.OPTIMAL and not problem.caps.admit(most.best):
@@ -387,7 +394,7 @@ def _most_headroom(problem: Problem, solver: _Solver, deadline: Deadline) -> Fou
             factor *= gain if first else max(gain, 1.0)
         if gain is None or factor == 0.0 or (gain <= 1.0 + SLACK and not first):
             break
-        here, first = _Solver(CostModel(graph.scaled(factor), model.costs)), False
+        here, first = _Solver(CostModel(graph.scaled(factor), model.costs), solver.limit), False
     best = min(met, key=lambda point: (-objective_value(asking, point), point.cpu, point.memory_bytes, structure_key(point.tree)))
     value = objective_value(asking, best)
     if not math.isfinite(factor):

@@ -15,7 +15,7 @@ from spark_adapter.documents import check_tree, read_bindings, read_plan
 from spark_adapter.errors import BindingError, EngineError
 from spark_adapter.native import native
 from spark_adapter.pipeline import Pipeline
-from spark_adapter.session import _packed
+from spark_adapter.session import send_code
 from spark_adapter.sources import read_streams
 from spark_adapter.stem.engine import OBSERVED, SETTINGS, grid_from, layout, parallelism, stem
 from spark_adapter.stem.statistics import Measured
@@ -44,7 +44,7 @@ def compiled(plan: Plan | Mapping[str, Any], bindings: Bindings | Mapping[str, A
     kept = layout(checked, streams, grid, partitions)
     if manifest is not None:
         check_layout(manifest, engine, kept)
-    _send_code(spark)
+    send_code(spark)
     results, program = stem(checked, bound, streams, grid, partitions)
     measured = Measured(program)
     return Pipeline(
@@ -58,13 +58,6 @@ def compiled(plan: Plan | Mapping[str, Any], bindings: Bindings | Mapping[str, A
         measured.summary,
         OBSERVED,
     )
-
-
-def _send_code(spark: SparkSession) -> None:
-    """Our package to the executors, once per application. A local[…] master has no executors but its own process."""
-    context = spark.sparkContext
-    if not context.master.startswith("local[") and context.master != "local" and "watersmeet.zip" not in context._python_includes:
-        context.addPyFile(str(_packed()))
 
 
 def _partitions(bindings: Bindings, cells: int) -> int:
