@@ -120,3 +120,13 @@ def test_the_readme_shows_both_commands_and_every_setting() -> None:
     assert "make demo" in readme
     assert "make test" in readme
     assert settings_table().strip() in readme
+
+
+def test_the_figures_in_the_readme_are_those_of_the_example(capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    plan = Plan.model_validate_json(output(capsys, "plan", str(AUCTION))[1])
+    bids = next(entry for entry in plan.validity if entry.statistic == "bids.rate")
+    for figure in (plan.cost.cpu, plan.cost.memory_bytes, plan.cost.output_rate, plan.headroom, bids.high, *plan.explanation[:3]):
+        assert str(figure) in readme
+    drawing = output(capsys, "explain", str(AUCTION))[1].split("\n\n")[0]
+    assert drawing in readme
