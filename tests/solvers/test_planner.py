@@ -25,7 +25,7 @@ from solvers.tree import Tree, leaf_mask
 from tests.graphs import edges_of, plan_requests, random_graph
 from tests.solvers.test_cost import assert_priced_alike
 
-JOB = Path(__file__).parents[3] / "shared" / "data" / "job"
+JOB = Path(__file__).parents[1] / "data" / "job"
 
 
 def binary_trees(model: CostModel, component: int) -> Iterator[Tree]:
@@ -168,12 +168,16 @@ def test_any_size_and_shape_gets_a_plan_without_cross_products(n: int, shape: st
             assert_priced_alike(made)
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in JOB.glob("*.json")) or ["missing"])
+@pytest.mark.parametrize("name", sorted(path.name for path in JOB.glob("*.json")))
 def test_real_join_graphs_get_the_best_binary_tree(name: str) -> None:
     document = json.loads((JOB / name).read_text())
     made = plan(PlanRequest.model_validate({**document, "options": {"method": "bjtree", "caches": "off", "time_limit": 30}}))
     assert made.proof is Proof.OPTIMAL
     assert_priced_alike(made)
+
+
+def test_there_are_28_real_join_graphs() -> None:
+    assert len(list(JOB.glob("*.json"))) == 28
 
 
 def test_a_fingerprint_depends_on_structure_alone() -> None:
