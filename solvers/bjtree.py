@@ -3,7 +3,7 @@
 Problem: of all trees of binary joins without cross products, the one with the least CPU (or memory). Costs add up over
 joins and do not depend on how an input was joined, so the best tree of a set is made of best trees of its two parts.
 Method: dynamic programming over the pairs of connected sets that a predicate joins, in Python up to PYTHON_PAIRS of them, by a
-compiled kernel up to `kernels.MAX_PAIRS`; beyond that, trees over linear orders.
+compiled kernel up to `kernels.MAX_PAIRS` (a second; PATIENT_PAIRS where the deadline allows it); beyond that, trees over linear orders.
 Where that tree breaks a cap, the same recursion keeps for each set every pair of CPU and memory that no other beats.
 
 Guarantee: exact for one resource up to `kernels.MAX_PAIRS` pairs, and under caps up to MAX_PAIRS as long as the deadline allows;
@@ -30,6 +30,8 @@ from solvers.tree import Tree, joins, leaf_mask
 __all__ = ["best_binary_tree", "bjtree", "connected_pairs"]
 
 PYTHON_PAIRS = 3_000  # as long as it takes to load the kernel
+PATIENT_PAIRS = 200_000_000  # every pair of a clique of 18 streams: some seconds
+PATIENT = 8.0  # seconds that make that many affordable
 MAX_PAIRS = 60_000  # whose staircases Python can still merge within the default time limit, mostly
 CAP_SLACK = 1.0 + 1e-9  # sums here round differently from a whole plan's price, which decides in the end
 SPACE = "binary join trees"
@@ -91,7 +93,8 @@ def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_me
         if count >= PYTHON_PAIRS:
             from solvers import kernels  # numba takes a while to import, and small graphs do not need it
 
-            tree = kernels.best_binary_tree(model, component, by_memory=by_memory)
+            most = PATIENT_PAIRS if deadline.remaining() > PATIENT else kernels.MAX_PAIRS
+            tree = kernels.best_binary_tree(model, component, most, by_memory)
             return (tree, True) if tree is not None else (_over_linear_orders(model, component, deadline, by_memory), False)
     best: dict[int, tuple[float, int, int]] = {1 << i: (0.0, 0, 0) for i in bits(component)}
     for union in sorted(pairs, key=lambda mask: (mask.bit_count(), mask)):

@@ -176,6 +176,15 @@ def test_real_join_graphs_get_the_best_binary_tree(name: str) -> None:
     assert_priced_alike(made)
 
 
+def test_a_clique_of_18_streams_gets_its_best_binary_tree() -> None:
+    query = random_graph(random.Random(18), 18, "clique", log_selectivity=(-0.5, 0.0))
+    made = plan(
+        PlanRequest.model_validate({"query": query.model_dump(mode="json"), "options": {"method": "bjtree", "caches": "off", "time_limit": 60}})
+    )
+    assert made.proof is Proof.OPTIMAL
+    assert_priced_alike(made)
+
+
 def test_there_are_28_real_join_graphs() -> None:
     assert len(list(JOB.glob("*.json"))) == 28
 
