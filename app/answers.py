@@ -3,7 +3,8 @@
 A request's key is its canonical form (keys sorted, no spaces, numbers spelt alike) with its path and our version. Plans are
 deterministic, so the bytes kept under a key are those that solving again would give; an answer whose search may have been cut
 off by its time limit is not kept, because a quieter moment may give a better one. What is kept has a bound in bytes; the least
-recently used goes first. Requests with one key that are in flight at a time share one solve, which goes on while anybody waits.
+recently used goes first. Requests with one key that are in flight at a time share one solve, which goes on while anybody waits; of
+those, whoever wants to hear how it goes does, if the one that began it did.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from typing import Any
 
 from app.body import BodyError, decode_json
 from app.endpoints import Endpoint
-from app.pool import Answer
+from app.pool import Answer, Tell
 
 __all__ = ["Answers", "Key", "key_of"]
+
+Work = Callable[[Tell | None], Awaitable[Answer]]
+"""Solves; told how it goes is whoever is passed."""
 
 LARGEST_KEYED = 256 * 1024  # bytes: reading a body takes the event loop's time, 2 ms for this one
 MOST_SPELLINGS = 10_000  # bodies whose key is remembered, so that the same bytes are not read again: 2 MB
@@ -66,10 +70,24 @@ def _time_limit(endpoint: Endpoint, value: Any) -> float | None:
     return float(given) if isinstance(given, (int, float)) else None
 
 
-@dataclass
 class _Flight:
-    task: asyncio.Task[Answer]
-    waiting: int = 0
+    """A solve, who waits for it, and who listens to it."""
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[Answer] | None = None
+        self.waiting = 0
+        self.listeners: list[Tell] = []
+        self._newest: bytes | None = None
+
+    def tell(self, incumbent: bytes) -> None:
+        self._newest = incumbent
+        for listener in self.listeners:
+            listener(incumbent)
+
+    def listen(self, listener: Tell) -> None:
+        self.listeners.append(listener)
+        if self._newest is not None:
+            listener(self._newest)
 
 
 class Answers:
@@ -104,24 +122,30 @@ class Answers:
         """Whether somebody is waiting for the same answer."""
         return key.digest in self._flights
 
-    async def solve(self, key: Key, work: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def solve(self, key: Key, work: Work, tell: Tell | None = None) -> Answer:
         """The answer of `work`, or of the same work that is being done already. Cancelled, it is stopped with the last who waits."""
         flight = self._flights.get(key.digest)
         if flight is None:
-            flight = self._flights[key.digest] = _Flight(asyncio.ensure_future(self._work(key, work)))
+            flight = self._flights[key.digest] = _Flight()
+            flight.task = asyncio.ensure_future(self._work(key, work, flight.tell if tell else None))
+        assert flight.task is not None
         flight.waiting += 1
+        if tell:
+            flight.listen(tell)
         try:
             return await asyncio.shield(flight.task)
         finally:
             flight.waiting -= 1
+            if tell:
+                flight.listeners.remove(tell)
             if not flight.waiting and not flight.task.done():
                 self._flights.pop(key.digest, None)
                 flight.task.cancel()
 
-    async def _work(self, key: Key, work: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def _work(self, key: Key, work: Work, tell: Tell | None) -> Answer:
         mine = asyncio.current_task()
         try:
-            answer = await work()
+            answer = await work(tell)
         finally:
             if (flight := self._flights.get(key.digest)) is not None and flight.task is mine:
                 del self._flights[key.digest]

@@ -1,8 +1,8 @@
 """The service: routes over the registry of endpoints, problems for whatever goes wrong.
 
 The event loop only moves bytes. A request gets a place (or a 503), its body is read up to the limit (or a 413), and a
-worker process decodes, validates, solves and encodes; the answer's bytes go out as they came. The pool, not this
-module, knows about processes; the worker, not this module, knows about models.
+worker process decodes, validates, solves and encodes; the answer's bytes go out as they came, or at the end of a stream of
+incumbents. The pool, not this module, knows about processes; the worker, not this module, knows about models.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.staticfiles import StaticFiles
@@ -25,13 +26,14 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access import Access, BadKeyError, TooFastError
-from app.answers import Answers
+from app.answers import Answers, Key
 from app.endpoints import ENDPOINTS, Endpoint
 from app.metrics import METRICS_MEDIA_TYPE, Metrics
 from app.openapi_document import INFO, SERVICE_PROBLEMS, SOLVE_PROBLEMS, TAGS, describe, request_body
-from app.pool import Answer, OverloadedError, Pool, WorkerLostError
+from app.pool import Answer, OverloadedError, Pool, Tell, WorkerLostError
 from app.problems import PROBLEM_MEDIA_TYPE, problem
 from app.settings import Settings, settings_from
+from app.stream import QUIET, EventStream, Newest, wants_stream
 from models.service import Health, Readiness
 
 __all__ = ["create_app"]
@@ -125,6 +127,7 @@ def _solve_route(
     async def solve(request: Request) -> Response:
         _admit(request, access)
         _check_media_type(request)
+        newest = Newest() if endpoint.streams and wants_stream(request.headers.get("accept", "")) else None
         source = "miss"
         try:
             with ExitStack() as places:
@@ -133,30 +136,76 @@ def _solve_route(
                 key = answers.key(endpoint, body) if settings.cache_bytes else None
                 answer = answers.kept(key) if key else None
                 if answer is not None:
-                    source = "hit"
-                elif key is not None:
-                    if answers.in_flight(key):
+                    source, solving = "hit", _done(answer)
+                else:
+                    if key is not None and answers.in_flight(key):
                         source = "shared"
                         places.close()  # it takes no worker, so it takes nobody's place
-                    answer = await _unless_gone(request, answers.solve(key, lambda: pool.solve(index, request.state.request_id, body)))
-                else:
-                    answer = await _unless_gone(request, pool.solve(index, request.state.request_id, body))
-        except OverloadedError:
-            await asyncio.sleep(REFUSAL_PAUSE)
-            raise RefusedError(503, "Every worker is busy and the queue is full; try again shortly.", headers=RETRY_AFTER) from None
-        except WorkerLostError as lost:
-            detail = "The solve did not end within its time limit and was stopped." if lost.timed_out else "The server failed on this request."
-            raise RefusedError(500, detail) from None
+                    solving = asyncio.ensure_future(work(key, request.state.request_id, body, newest))
+                    if not await _over_or_told(request, solving, newest):
+                        kept = places.pop_all()
+                        solving.add_done_callback(lambda _: kept.close())  # not only when a slow reader has read it all
+                        return stream(request, solving, newest or Newest(), source)
+                    answer = solving.result()
+        except (OverloadedError, WorkerLostError) as failed:
+            if isinstance(failed, OverloadedError):
+                await asyncio.sleep(REFUSAL_PAUSE)
+            raise _refusal(failed) from None
         except ClientGoneError:
             return Response(status_code=CLIENT_GONE)
         if answer.status != 200:
             return Response(answer.body, answer.status, media_type=PROBLEM_MEDIA_TYPE)
+        if newest is not None:
+            return stream(request, solving, newest, source)
+        count(answer, source)
+        vary = {"Vary": "Accept"} if endpoint.streams else {}
+        return Response(answer.body, headers={"ETag": f'"{answer.etag}"', "X-Cache": source, **vary}, media_type="application/json")
+
+    async def work(key: Key | None, request_id: str, body: bytes, newest: Newest | None) -> Answer:
+        def ask(tell: Tell | None) -> Awaitable[Answer]:
+            return pool.solve(index, request_id, body, tell)
+
+        tell = newest.put if newest else None
+        return await (answers.solve(key, ask, tell) if key else ask(tell))
+
+    def stream(request: Request, solving: asyncio.Future[Answer], newest: Newest, source: str) -> Response:
+        def finished(status: int, told: int) -> None:
+            request.state.status = status  # what the log and the metrics say: the stream itself began with 200
+            metrics.streamed(endpoint.path, told)
+            if status == 200:
+                count(solving.result(), source)
+
+        return EventStream(solving, newest, _disconnected(request), _told_of, finished, {"X-Cache": source})
+
+    def count(answer: Answer, source: str) -> None:
         metrics.came_from(source)
         if source == "miss":
             metrics.solved(endpoint.path, answer.seconds)
-        return Response(answer.body, headers={"ETag": f'"{answer.etag}"', "X-Cache": source}, media_type="application/json")
 
     return solve
+
+
+def _done(answer: Answer) -> asyncio.Future[Answer]:
+    done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    done.set_result(answer)
+    return done
+
+
+def _refusal(failed: OverloadedError | WorkerLostError) -> RefusedError:
+    if isinstance(failed, OverloadedError):
+        return RefusedError(503, "Every worker is busy and the queue is full; try again shortly.", headers=RETRY_AFTER)
+    return RefusedError(
+        500, "The solve did not end within its time limit and was stopped." if failed.timed_out else "The server failed on this request."
+    )
+
+
+def _told_of(failed: BaseException) -> tuple[int, bytes]:
+    """What a stream that has begun says of a failure."""
+    if isinstance(failed, (OverloadedError, WorkerLostError)):
+        response = _refusal(failed).response
+        return response.status_code, bytes(response.body)
+    log.error("stream failed", exc_info=failed)
+    return 500, problem(500, "The server failed on this request; its log says why.")
 
 
 def _admit(request: Request, access: Access) -> None:
@@ -202,18 +251,24 @@ async def _read_body(request: Request, settings: Settings) -> bytes:
     return bytes(body)
 
 
-async def _unless_gone(request: Request, work: Awaitable[Answer]) -> Answer:
-    """What `work` gives; cancelled as soon as the client has gone."""
-    solving = asyncio.ensure_future(work)
+async def _over_or_told(request: Request, solving: asyncio.Future[Answer], newest: Newest | None) -> bool:
+    """Wait for the answer: True when it is there. False when there is something to tell before it, or to say that it takes a while.
+
+    Raises ClientGoneError where the client has gone, and has the solve stopped then.
+    """
     gone = asyncio.ensure_future(_disconnected(request))
+    others: set[asyncio.Future[Any]] = {gone} if newest is None else {gone, asyncio.ensure_future(newest.told())}
     try:
-        await asyncio.wait({solving, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if solving.done():
-            return solving.result()
-        raise ClientGoneError
-    finally:
+        await asyncio.wait({solving, *others}, timeout=None if newest is None else QUIET, return_when=asyncio.FIRST_COMPLETED)
+        if gone.done() and not solving.done():
+            raise ClientGoneError
+        return solving.done()
+    except BaseException:
         solving.cancel()
-        gone.cancel()
+        raise
+    finally:
+        for other in others:
+            other.cancel()
 
 
 async def _disconnected(request: Request) -> None:
@@ -304,6 +359,7 @@ class _Outermost:
             await _problem_response(500, "The server failed on this request; its log says why.")(scope, receive, send_with_id)
         finally:
             seconds = time.perf_counter() - began
+            status = scope["state"].get("status", status)
             route = scope["path"] if scope["path"] in self._routes else "other"
             self._metrics.answered(route, status, seconds)
             log.info(

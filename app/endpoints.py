@@ -36,15 +36,26 @@ class Endpoint:
     function: str
     summary: str
 
-    def load(self) -> Callable[[Model], Model]:
-        """The function itself; imports its module."""
+    streams: bool = False
+    """Whether it tells how its search is going to who asks for text/event-stream."""
+
+    def load(self) -> Callable[..., Model]:
+        """The function itself; imports its module. One that may take long has a second parameter, `progress`."""
         module, name = self.function.split(":")
-        return cast(Callable[[Model], Model], getattr(import_module(module), name))
+        return cast(Callable[..., Model], getattr(import_module(module), name))
 
 
 ENDPOINTS = (
-    Endpoint("/v1/plans", "plan", PlanRequest, Plan, "solvers.planner:plan", "Plan a join of streams"),
-    Endpoint("/v1/frontiers", "frontier", PlanRequest, Frontier, "solvers.frontier:frontier", "Find every trade-off between CPU and memory"),
+    Endpoint("/v1/plans", "plan", PlanRequest, Plan, "solvers.planner:plan", "Plan a join of streams", streams=True),
+    Endpoint(
+        "/v1/frontiers",
+        "frontier",
+        PlanRequest,
+        Frontier,
+        "solvers.frontier:frontier",
+        "Find every trade-off between CPU and memory",
+        streams=True,
+    ),
     Endpoint("/v1/estimates", "estimate", EstimateRequest, Plan, "solvers.estimate:estimate", "Price a plan of your own"),
     Endpoint("/v1/diffs", "diff", DiffRequest, Diff, "solvers.diff:diff", "Compare two plans"),
     Endpoint("/v1/checks", "check", CheckRequest, CheckReport, "solvers.check:check", "Plan anew and compare with approved plans"),

@@ -29,6 +29,7 @@ class _PoolCollector(Collector):
         yield GaugeMetricFamily("watersmeet_queue_length", "Requests waiting for a worker.", pool.waiting)
         yield GaugeMetricFamily("watersmeet_busy_workers", "Workers that are solving.", pool.busy)
         yield GaugeMetricFamily("watersmeet_warm_workers", "Workers that are up and warm.", pool.warm)
+        yield CounterMetricFamily("watersmeet_stopped_solves", "Solves that were told to stop because nobody waited.", pool.stopped)
         yield CounterMetricFamily("watersmeet_replaced_workers", "Workers that ended before their time and were replaced.", pool.replaced)
 
 
@@ -50,6 +51,8 @@ class Metrics:
         self._answers = Counter(
             "watersmeet_answers_total", "Answers by where they came from: hit, shared, miss.", ["source"], registry=self._registry
         )
+        self._streams = Counter("watersmeet_streams_total", "Streams of events, those that were left included.", ["route"], registry=self._registry)
+        self._incumbents = Counter("watersmeet_incumbents_total", "Incumbents sent in streams.", ["route"], registry=self._registry)
         self._registry.register(_PoolCollector(pool))
 
     def answered(self, route: str, status: int, seconds: float) -> None:
@@ -58,6 +61,10 @@ class Metrics:
 
     def solved(self, route: str, seconds: float) -> None:
         self._solve.labels(route).observe(seconds)
+
+    def streamed(self, route: str, incumbents: int) -> None:
+        self._streams.labels(route).inc()
+        self._incumbents.labels(route).inc(incumbents)
 
     def came_from(self, source: str) -> None:
         self._answers.labels(source).inc()

@@ -2,7 +2,8 @@
 
 Each worker is a fresh interpreter (never a fork of this one) that talks over its standard input and output; asyncio
 watches those pipes itself, so a task costs two writes and two reads and no thread. A worker that overstays its time
-(its own timer ends it), dies, or works for a client that has gone is replaced; the request that had it is answered.
+(its own timer ends it) or dies is replaced; the request that had it is answered. One that works for a client that has gone is told
+to stop, and replaced only if it does not.
 Nobody waits without bound: places are counted before a body is read, and waiting for a worker has its own limit.
 """
 
@@ -15,19 +16,22 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from app.frames import ANSWER, PROGRESS, READY, STOP, TASK
 from app.settings import Settings
-from app.worker import ANSWER, READY, TASK
 
-__all__ = ["Answer", "OverloadedError", "Pool", "WorkerLostError"]
+__all__ = ["Answer", "OverloadedError", "Pool", "Tell", "WorkerLostError"]
 
-CANCEL_GRACE = 0.1  # seconds: most solves end within it, and a new worker takes longer to start than that
+Tell = Callable[[bytes], object]
+"""Hears of an incumbent, as JSON."""
+
+STOP_GRACE = 2.0  # seconds for a solve that is told to stop: a new worker takes about as much CPU to get warm
 RESTART_PAUSE = 1.0  # seconds between attempts to start a worker that does not start
 CLOSE_SECONDS = 1.0  # an idle worker ends at once when its input does; one that does not is killed
 
@@ -82,12 +86,23 @@ class _Worker:
             )
         )
 
-    async def ask(self, endpoint: int, request_id: str, body: bytes) -> Answer:
+    def ask(self, endpoint: int, request_id: str, body: bytes, listens: bool) -> None:
         name = request_id.encode()
-        self.tasks.write(TASK.pack(endpoint, len(name), len(body)) + name + body)
+        self.tasks.write(TASK.pack(endpoint, listens, len(name), len(body)) + name + body)
+
+    def stop(self) -> None:
+        """Say that nobody waits for the answer."""
+        self.tasks.write(STOP)
+
+    async def answer(self, tell: Tell | None) -> Answer:
         await self.tasks.drain()
-        status, seconds, length = ANSWER.unpack(await self.answers.readexactly(ANSWER.size))
-        return Answer(status, seconds, await self.answers.readexactly(length))
+        while True:
+            status, seconds, length = ANSWER.unpack(await self.answers.readexactly(ANSWER.size))
+            content = await self.answers.readexactly(length)
+            if status != PROGRESS:
+                return Answer(status, seconds, content)
+            if tell is not None:
+                tell(content)
 
     def kill(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
@@ -106,6 +121,8 @@ class Pool:
         self._placed = 0
         self.warm = 0
         """Workers that are up and warm."""
+        self.stopped = 0
+        """Solves that were told to stop because nobody waited, so far."""
         self.replaced = 0
         """Workers that ended before their time, so far."""
 
@@ -156,18 +173,26 @@ class Pool:
         finally:
             self._placed -= 1
 
-    async def solve(self, endpoint: int, request_id: str, body: bytes) -> Answer:
-        """The answer of some worker. Raises OverloadedError or WorkerLostError; cancelled, it gives the worker up."""
-        task = self._spawn(self._ask(await self._take(), endpoint, request_id, body))
+    async def solve(self, endpoint: int, request_id: str, body: bytes, tell: Tell | None = None) -> Answer:
+        """The answer of some worker; `tell` hears of incumbents before it.
+
+        Raises OverloadedError or WorkerLostError. Cancelled, it has the worker stop, and gives it up if that takes too long.
+        """
+        worker = await self._take()
+        worker.ask(endpoint, request_id, body, tell is not None)
+        task = self._spawn(self._answer(worker, request_id, tell))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            asyncio.get_running_loop().call_later(CANCEL_GRACE, task.cancel)
+            if not task.done():
+                worker.stop()
+                self.stopped += 1
+                asyncio.get_running_loop().call_later(STOP_GRACE, task.cancel)
             raise
 
-    async def _ask(self, worker: _Worker, endpoint: int, request_id: str, body: bytes) -> Answer:
+    async def _answer(self, worker: _Worker, request_id: str, tell: Tell | None) -> Answer:
         try:
-            answer = await worker.ask(endpoint, request_id, body)
+            answer = await worker.answer(tell)
         except (asyncio.IncompleteReadError, OSError):
             worker.kill()
             status = await worker.process.wait()

@@ -1,42 +1,50 @@
 """One worker process: reads a request's bytes, solves it, writes the answer's bytes; one at a time.
 
-It is started by `app.pool` as `python -m app.worker` and talks over its standard input and output, in frames (`TASK`,
-`ANSWER`). It ends when its input does, so it never outlives the service. Each task has its deadline: a timer of the
-kernel that ends the process, whatever native code it is in; the pool then starts another.
+It is started by `app.pool` as `python -m app.worker` and talks over its standard input and output (`app.frames`). It ends when
+its input does, so it never outlives the service. Each task has its deadline: a timer of the kernel that ends the process,
+whatever native code it is in; the pool then starts another. A task that nobody waits for any more is given up: a solve sees that
+whenever it looks at its own deadline, and the worker stays.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
+import select
 import signal
-import struct
 import sys
 import time
 from collections.abc import Callable
-from typing import IO
+from functools import cache
 
 from app.body import BodyError, read
 from app.endpoints import ENDPOINTS, Endpoint
+from app.frames import ABANDONED, ANSWER, PROGRESS, READY, STOP, TASK
 from app.logs import set_up_logging
 from app.problems import problem
 from models.base import Model
+from models.progress import Incumbent
 from models.request import MAX_STREAMS
+from solvers.deadline import NOBODY, AbandonedError, Progress
 from solvers.errors import WatersmeetError
+from solvers.progress import Waiting
 
-__all__ = ["ANSWER", "READY", "TASK", "Function", "main", "respond"]
+__all__ = ["Function", "main", "respond"]
 
-TASK = struct.Struct("!HHI")  # endpoint, length of the request id, length of the body; then both
-ANSWER = struct.Struct("!HdI")  # status, seconds in the solver, length of the body; then the body
-READY = b"ready"  # sent once, when the worker is warm
-
-Function = Callable[[Model], Model]
+Function = Callable[..., Model]
 
 log = logging.getLogger("watersmeet.worker")
 
 
 def respond(
-    endpoint: Endpoint, function: Function, body: bytes, time_limit: float, start: Callable[[float], object], streams: int = MAX_STREAMS
+    endpoint: Endpoint,
+    function: Function,
+    body: bytes,
+    time_limit: float,
+    start: Callable[[float], object],
+    streams: int = MAX_STREAMS,
+    progress: Progress = NOBODY,
 ) -> tuple[int, bytes, float]:
     """Status, bytes and seconds of the solve. `start` is told the solve's time limit before it begins."""
     try:
@@ -44,13 +52,20 @@ def respond(
         _check_streams(request, streams)
         start(limit)
         began = time.perf_counter()
-        answer = function(request)
+        answer = function(request, progress) if _takes_progress(function) else function(request)
         return 200, answer.model_dump_json().encode(), time.perf_counter() - began
     except BodyError as bad:
         count = len(bad.errors)
         return 422, problem(422, f"The request has {count} fault{'s' if count > 1 else ''}.", bad.errors), 0.0
     except WatersmeetError as bad:
         return 422, problem(422, bad.detail, [(bad.pointer, bad.detail)]), 0.0
+    except AbandonedError:
+        return ABANDONED, b"", 0.0
+
+
+@cache
+def _takes_progress(function: Function) -> bool:
+    return "progress" in inspect.signature(function).parameters
 
 
 def _limited(request: Model, longest: float) -> tuple[Model, float]:
@@ -91,9 +106,10 @@ def main(load: Callable[[], list[Function]] = load) -> None:
     tasks, answers = _take_over_pipes()
     functions = load()
     answers.write(READY)
-    answers.flush()
     while header := tasks.read(TASK.size):
-        index, id_length, length = TASK.unpack(header)
+        if header == STOP:
+            continue
+        index, listens, id_length, length = TASK.unpack(header)
         request_id, body = tasks.read(id_length).decode(), tasks.read(length)
         signal.setitimer(signal.ITIMER_REAL, grace)  # for decoding; default action: the process ends
         try:
@@ -104,18 +120,55 @@ def main(load: Callable[[], list[Function]] = load) -> None:
                 time_limit,
                 lambda limit: signal.setitimer(signal.ITIMER_REAL, limit + grace),
                 int(streams),
+                Waiting(answers.tell if listens else None, tasks.stopped),
             )
         except Exception:
             log.exception("solve failed", extra={"request_id": request_id, "path": ENDPOINTS[index].path})
             status, answer, seconds = 500, problem(500, "The server failed on this request; its log says why."), 0.0
         signal.setitimer(signal.ITIMER_REAL, 0)
         answers.write(ANSWER.pack(status, seconds, len(answer)) + answer)
-        answers.flush()
 
 
-def _take_over_pipes() -> tuple[IO[bytes], IO[bytes]]:
+class _Tasks:
+    """The pipe that tasks come from, read without a buffer: what has not been read can be seen to be there."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor, self._poll = descriptor, select.poll()
+        self._poll.register(descriptor, select.POLLIN)
+
+    def read(self, length: int) -> bytes:
+        """So many bytes; fewer where the input ends."""
+        parts = []
+        while length and (part := os.read(self._descriptor, length)):
+            parts.append(part)
+            length -= len(part)
+        return b"".join(parts)
+
+    def stopped(self) -> bool:
+        """Raises AbandonedError as soon as something has come while a task is solved."""
+        if self._poll.poll(0):
+            raise AbandonedError
+        return False
+
+
+class _Answers:
+    """The pipe that answers go to."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+    def tell(self, incumbent: Incumbent) -> None:
+        body = incumbent.model_dump_json().encode()
+        self.write(ANSWER.pack(PROGRESS, incumbent.seconds, len(body)) + body)
+
+
+def _take_over_pipes() -> tuple[_Tasks, _Answers]:
     """The two pipes for ourselves: what a solver prints goes to standard error, and it reads nothing."""
-    tasks, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    tasks, answers = _Tasks(os.dup(0)), _Answers(os.dup(1))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

@@ -151,6 +151,9 @@ class _Search:
                     self._settled.add(blocks)  # now it is joined in the best way, and no change elsewhere makes another better
             if changed is not None:
                 shape, better = changed, True
+                if self.deadline.progress.listens:
+                    draft = draft_of(self.ledger, shape)
+                    self.deadline.progress.drafted(draft.cpu, draft.memory_bytes)
         return shape, better
 
     def wide(self, shape: Shape, top: int, limit: int) -> Shape | None:
@@ -254,26 +257,34 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
         whole = _whole(problem, ledger)
         if whole is not None:
             return whole
-    searching = Deadline(deadline.at - PRICING * len(graph) ** 2)
+    progress = deadline.progress
+    progress.doing("making first plans")
+    searching = deadline.earlier(PRICING * len(graph) ** 2)
     drafts = [draft_of(ledger, shape_with(ledger, [greedy_tree(model, component) for component in graph.components]))]
+    progress.drafted(drafts[0].cpu, drafts[0].memory_bytes)
     if not searching.expired():
         drafts += walk_two_layers(problem, ledger, searching)
-    bound_by = Deadline.after(max(0.0, searching.remaining() / 2.0))
-    least_cpu = cpu_lower_bound(model, bound_by)
     search = _Search(problem, ledger, searching)
     ranked = sorted(drafts, key=search.rank)
+    progress.drafted(ranked[0].cpu, ranked[0].memory_bytes)
+    least_cpu = cpu_lower_bound(model, searching.share(0.5))
+    if problem.objective is not Objective.MAX_HEADROOM:
+        progress.proven(least_cpu if problem.objective is Objective.MIN_CPU else memory_lower_bound(model))
     # A wide join takes longer to price than it took to find.
     steps = sum(len(inputs) ** 2 for inputs in ranked[0].shape.values())
-    searching = search.deadline = Deadline(min(searching.at, deadline.at - PRICED_STEP * steps))
-    for draft in _different(ranked)[:STARTS]:
+    searching = search.deadline = replace(deadline, at=min(searching.at, deadline.at - PRICED_STEP * steps))
+    for number, draft in enumerate(_different(ranked)[:STARTS], 1):
         if searching.expired():
             break
+        progress.doing(f"improving plan {number} region by region")
         drafts.append(draft_of(ledger, search.improved(draft.shape)))
     if search.in_memory and problem.objective is not Objective.MAX_HEADROOM and not searching.expired():
+        progress.doing("trading memory for CPU")
         traded = [draft_of(ledger, shape) for shape in search.traded(ranked[0].shape)]
         drafts += traded
         for draft in _different(sorted(traded, key=search.rank))[:STARTS]:
             drafts.append(draft_of(ledger, search.improved(draft.shape)))
+    progress.doing("pricing what was found")
     notes = ["The search stopped at its time limit."] if searching.expired() else []
     return _proven(problem, priced(problem, ledger, drafts), least_cpu, notes, deadline)
 

@@ -33,7 +33,7 @@ def auto(problem: Problem, deadline: Deadline) -> Found:
         return replace(found, notes=(f"{len(graph)} streams are too many for exact search: improved a good plan region by region.", *found.notes))
     from solvers.exact import exact  # numba takes a while to import
 
-    first = exact(problem, Deadline.after(deadline.remaining() * EXACT_SHARE))
+    first = exact(problem, deadline.share(EXACT_SHARE))
     if first.proof is Proof.OPTIMAL:
         return first
     from solvers.anytime import anytime

@@ -40,7 +40,7 @@ from models.faults import errors_of
 from models.plan import DiffRequest, EstimateRequest, Plan, Proof
 from solvers import words
 from solvers.caches.given import with_given_caches
-from solvers.deadline import Deadline
+from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.diff import diff
 from solvers.errors import ShapeError, WatersmeetError
 from solvers.estimate import estimate
@@ -53,9 +53,9 @@ SEVERITY = {verdict: rank for rank, verdict in enumerate(Verdict)}
 PROOFS = {Proof.NONE: 0, Proof.BOUNDED: 1, Proof.OPTIMAL: 2}
 
 
-def check(request: CheckRequest) -> CheckReport:
+def check(request: CheckRequest, progress: Progress = NOBODY) -> CheckReport:
     """Plan every case anew and compare it with what was approved."""
-    deadline = Deadline.after(request.time_limit)
+    deadline = Deadline.after(request.time_limit, progress)
     return report([check_case(case, request.tolerance, deadline) for case in request.cases], request.fail_on)
 
 
@@ -86,7 +86,7 @@ def check_case(case: CheckCase, tolerance: Tolerance, deadline: Deadline) -> Cas
     if left < options.time_limit:
         options = options.model_copy(update={"time_limit": left})
     try:
-        now = plan(case.request.model_copy(update={"options": options}))
+        now = plan(case.request.model_copy(update={"options": options}), deadline.progress)
     except WatersmeetError as refused:
         return _result(case.name, Verdict.FAILED, notes=versions, reasons=[_pointed(refused.pointer, refused.detail)])
     # The cost constants are what every figure hangs on: they are said first.

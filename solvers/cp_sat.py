@@ -17,7 +17,7 @@ It is never the faster way: 9 to 80 times the exact search's time on 6 to 12 str
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ from solvers.lower_bound import cpu_lower_bound, memory_lower_bound
 from solvers.region import Ledger
 from solvers.search import Found, Point, Problem, point_of, staircase
 from solvers.shape import CAP_SLACK, Shape, priced, shape_of, sorted_inputs, tree_of, with_root
+from solvers.tree import Tree
 from solvers.two_layer import walk_two_layers
 
 __all__ = ["cp_sat"]
@@ -161,7 +162,8 @@ class _Model:
             model.add(self.memory <= math.floor(min(memory_left / memory_scale, 2.0**60)))
         model.minimize(self.cpu if problem.objective is Objective.MIN_CPU else self.memory)
 
-    def solve(self, seed: int, deadline: Deadline, hint: Shape) -> tuple[Any, Any]:
+    def solve(self, seed: int, deadline: Deadline, hint: Shape, better: Callable[[list[int], float], None]) -> tuple[Any, Any]:
+        """The solver and its status. `better` is told every solution's splits and the bound of the objective by then, if somebody listens."""
         solver = self.cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = seed
@@ -171,7 +173,23 @@ class _Model:
         self.model.clear_hints()
         for split, choice in zip(self.program.splits, self.chosen, strict=True):
             self.model.add_hint(choice, hint.get(split.whole) == split.parts)
-        return solver, solver.solve(self.model)
+        with deadline.watched(solver.stop_search):
+            return solver, solver.solve(self.model, self._teller(better) if deadline.progress.listens else None)
+
+    def _teller(self, better: Callable[[list[int], float], None]) -> Any:
+        chosen = self.chosen
+
+        class Teller(self.cp_model.CpSolverSolutionCallback):  # type: ignore[misc, name-defined]  # imported late
+            def on_solution_callback(self) -> None:
+                better([k for k, choice in enumerate(chosen) if self.boolean_value(choice)], self.best_objective_bound)
+
+        return Teller()
+
+    def least(self, problem: Problem, ledger: Ledger, bound: float) -> float:
+        """The program's bound in the objective's unit. Coefficients were rounded down, so it is one; the last step is for its own rounding."""
+        if problem.objective is Objective.MIN_CPU:
+            return (ledger.common + self.fixed + bound * self.excess_scale) / CAP_SLACK
+        return (problem.model.leaves_bytes() + bound * self.memory_scale) / CAP_SLACK
 
     def forbid(self, picked: list[int]) -> None:
         self.model.add(sum(self.chosen[k] for k in picked) <= len(picked) - 1)
@@ -184,6 +202,8 @@ def cp_sat(problem: Problem, deadline: Deadline) -> Found:
     ledger, caps = Ledger(problem.model), problem.caps
     start = priced(problem, ledger, walk_two_layers(problem, ledger, deadline))
     best = choose(problem, start)
+    deadline.progress.doing("listing the ways to join")
+    deadline.progress.found(start)
     if len(problem.model.graph) < 3:
         return Found(best, staircase(start), Proof.OPTIMAL, objective_value(problem, best), SPACE)
     # Where the start qualifies, no split of a better plan costs more than the start does.
@@ -213,8 +233,17 @@ def _solved(problem: Problem, ledger: Ledger, program: _Program, start: tuple[Po
     built = _Model(problem, ledger, program, excess_scale, memory_scale)
     points = list(start)
     hint = shape_of(best.tree)
+
+    def tree(picked: list[int]) -> Tree:
+        return tree_of(ledger, with_root(ledger, {program.splits[k].whole: program.splits[k].parts for k in picked}))
+
+    def better(picked: list[int], bound: float) -> None:
+        deadline.progress.planned([tree(picked)])
+        deadline.progress.proven(built.least(problem, ledger, bound))
+
+    deadline.progress.doing(f"solving the integer program of {len(program.splits)} choices")
     for _ in range(RETRIES):
-        solver, status = built.solve(problem.seed, deadline, hint)
+        solver, status = built.solve(problem.seed, deadline, hint, better)
         if status == built.cp_model.INFEASIBLE:
             # Splits dearer than the start were left out: where the start qualifies it is the best, else nothing fits.
             found = staircase(points)
@@ -224,8 +253,7 @@ def _solved(problem: Problem, ledger: Ledger, program: _Program, start: tuple[Po
         if status not in (built.cp_model.OPTIMAL, built.cp_model.FEASIBLE):
             return _unproven(problem, tuple(points), "The integer program was not solved within its time limit.")
         picked = [k for k, choice in enumerate(built.chosen) if solver.value(choice)]
-        shape = with_root(ledger, {program.splits[k].whole: program.splits[k].parts for k in picked})
-        point = point_of(model, tree_of(ledger, shape))
+        point = point_of(model, tree(picked))
         points.append(point)
         if status == built.cp_model.FEASIBLE:
             return _unproven(problem, tuple(points), "The integer program was not solved to its end within its time limit.")

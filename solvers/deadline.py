@@ -1,11 +1,67 @@
-"""Time as an argument: a solver is given a Deadline and asks it, it never reads a clock itself."""
+"""Time as an argument: a solver is given a Deadline and asks it, it never reads a clock itself.
+
+A deadline also carries whoever waits for the search (`Progress`), who may strike it early and hears how the search goes. So a search
+keeps its two arguments, and one that says nothing of its progress is still a good search.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from threading import Event, Thread
+from typing import TYPE_CHECKING
 
-__all__ = ["Deadline"]
+if TYPE_CHECKING:
+    from models.plan import Plan
+    from solvers.search import Point, Problem
+    from solvers.tree import Tree
+
+__all__ = ["NOBODY", "AbandonedError", "Deadline", "Progress"]
+
+TICK = 0.02  # seconds between two looks at a deadline while a kernel runs: a thousandth of a core, and nobody notices it when waiting
+
+
+class AbandonedError(Exception):
+    """Nobody wants the answer any more: raised where a search looks at its deadline, and caught by who started the search."""
+
+
+class Progress:
+    """Nobody: asks for nothing, hears nothing. `solvers.progress` has those who do.
+
+    Searches say what they have found and proven; where that takes work they first ask whether somebody `listens`.
+    """
+
+    listens = False
+
+    def stopped(self) -> bool:
+        """Whether the search is asked to end before its time. Raises AbandonedError where nobody wants its answer any more."""
+        return False
+
+    def begin(self, problem: Problem) -> None:
+        """The problem that all that follows is about."""
+
+    def found(self, points: Sequence[Point]) -> None:
+        """Plans with their prices, one at least."""
+
+    def planned(self, trees: Sequence[Tree]) -> None:
+        """Plans that are not priced yet, one at least."""
+
+    def drafted(self, cpu: float, memory_bytes: float) -> None:
+        """A plan whose figures are known and not yet its price."""
+
+    def proven(self, bound: float | None) -> None:
+        """A bound of the objective."""
+
+    def doing(self, step: str) -> None:
+        """What the search is doing, for a person."""
+
+    def ended(self, plan: Plan) -> None:
+        """The plan that is the answer."""
+
+
+NOBODY = Progress()
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,14 +69,45 @@ class Deadline:
     """A moment on the monotonic clock after which a search returns its best so far."""
 
     at: float
+    progress: Progress = NOBODY
 
     @classmethod
-    def after(cls, seconds: float) -> Deadline:
-        return cls(time.monotonic() + seconds)
+    def after(cls, seconds: float, progress: Progress = NOBODY) -> Deadline:
+        return cls(time.monotonic() + seconds, progress)
 
     def remaining(self) -> float:
         """Seconds left, never below 0."""
-        return max(0.0, self.at - time.monotonic())
+        return 0.0 if self.progress.stopped() else max(0.0, self.at - time.monotonic())
 
     def expired(self) -> bool:
-        return time.monotonic() >= self.at
+        return time.monotonic() >= self.at or self.progress.stopped()
+
+    def share(self, part: float) -> Deadline:
+        """One with this part of the time that is left."""
+        return Deadline.after(self.remaining() * part, self.progress)
+
+    def earlier(self, seconds: float) -> Deadline:
+        """One that strikes this much before."""
+        return replace(self, at=self.at - seconds)
+
+    @contextmanager
+    def watched(self, strike: Callable[[], object], tick: Callable[[], object] = lambda: None) -> Iterator[None]:
+        """While native code runs here, a thread waits for the deadline: then it calls `strike`; meanwhile, now and then, `tick`."""
+        ended = Event()
+
+        def watch() -> None:
+            longest = TICK if self.progress is not NOBODY else self.remaining()
+            try:
+                with suppress(AbandonedError):
+                    while not (ended.wait(min(longest, self.remaining())) or self.expired()):
+                        tick()
+            finally:
+                strike()  # whatever happened here, nobody waits for ever; for a call that has ended it means nothing
+
+        thread = Thread(target=watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()

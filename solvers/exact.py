@@ -15,9 +15,8 @@ alone, which loses no qualified plan because a subresult has the same size and r
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -116,6 +115,9 @@ class _Component:
             roots[(member & -member).bit_length() - 1] = (member, tree)
         return roots[0][1]
 
+    def tree_of_seed(self, members: Ints) -> Tree:
+        return self.tree(sorted((mask for mask in members.tolist() if mask), key=lambda mask: (mask.bit_count(), mask)))
+
     def tree_of_row(self, row: int, point_rows: Ints, point_sets: Ints, entries: Ints, built: dict[tuple[int, int], Tree]) -> Tree:
         """The join tree that a row of the kernel describes; `built` are subtrees that other rows have as well."""
         masks = self.sets.mask
@@ -144,12 +146,15 @@ class _Component:
 
     def solve(self, limits: Limits, deadline: Deadline) -> tuple[tuple[Tree, ...], bool]:
         """Join trees by rising CPU, and whether nothing within the limits is missing."""
-        sets, prices = self.sets, self.prices
+        sets, prices, progress = self.sets, self.prices, deadline.progress
         binary = members_as_rows(self.splits, sets) if self.splits.size else np.array([(1 << sets.n) - 1], np.int64)
         expansions = min(EXPANSIONS, sets.mask.size // 8) if sets.mask.size > TIMED_SETS else -1
         seed_e, seed_m, seed_o, members = seeds(sets, prices, binary, limits.cap_e, limits.cap_m, expansions)
-        stop = np.zeros(1, np.int64)
-        with _stopped_at(deadline, stop) if sets.mask.size > TIMED_SETS else nullcontext():
+        if progress.listens and len(seed_e) and len(self.streams) == len(self.model.graph):
+            progress.planned([self.tree_of_seed(members[k]) for k in (np.argmin(seed_e), np.argmin(seed_m))])
+        stop, total = np.zeros(2, np.int64), sets.mask.size
+        watched = deadline.watched(lambda: stop.put(0, 1), lambda: progress.doing(f"proving: {stop[1]} of {total} connected sets"))
+        with watched if total > TIMED_SETS else nullcontext():
             status, _, _, _, rows, point_rows, point_sets, entries, _ = staircases(sets, prices, seed_e, seed_m, seed_o, limits, stop)
         listed = rows.tolist()
         if status and not listed:
@@ -158,8 +163,7 @@ class _Component:
         trees = []
         for row in listed:
             if row <= -2:
-                family = [mask for mask in members[-2 - row].tolist() if mask]
-                trees.append(self.tree(sorted(family, key=lambda mask: (mask.bit_count(), mask))))
+                trees.append(self.tree_of_seed(members[-2 - row]))
             else:
                 trees.append(self.tree_of_row(row, point_rows, point_sets, entries, built))
         return tuple(trees), status == 0
@@ -267,6 +271,11 @@ class _Solver:
             return staircase(point_of(self.model, tree) for tree in trees[0]), complete
         return sum_of_staircases(self.model, [[self._alone(tree) for tree in found] for found in trees]), complete
 
+    def tell_bound(self, problem: Problem, deadline: Deadline) -> None:
+        """Tell whoever listens a bound, where the search will take long enough for it to matter."""
+        if deadline.progress.listens and any(part is not None and part.sets.mask.size > TIMED_SETS for part in self.parts):
+            deadline.progress.proven(_relaxed(problem, deadline))
+
     def _alone(self, tree: Tree) -> Point:
         """A part's tree with the CPU of its own joins and the bytes of its inner states."""
         nodes = list(joins(tree))
@@ -274,21 +283,10 @@ class _Solver:
         return Point(cpu, math.fsum(self.model.state_bytes(node.mask) for node in nodes[:-1]), tree)
 
 
-@contextmanager
-def _stopped_at(deadline: Deadline, stop: Ints) -> Iterator[None]:
-    """Tell a kernel to stop at the deadline."""
-    timer = threading.Timer(deadline.remaining(), stop.fill, (1,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 def frontier_search(problem: Problem, deadline: Deadline) -> Found:
     """Every trade-off within the caps that is worth having; none, with `lacking`, where nothing fits."""
     solver = _Solver(problem.model, _affordable(deadline))
+    solver.tell_bound(problem, deadline)
     points, complete = solver.points(problem.caps, FRONTIER, deadline)
     within = tuple(point for point in points if problem.caps.admit(point))
     if within:
@@ -305,6 +303,7 @@ def frontier_search(problem: Problem, deadline: Deadline) -> Found:
 def exact(problem: Problem, deadline: Deadline) -> Found:
     """The best plan of all join trees within the caps, or the proof that there is none and what it would take."""
     solver = _Solver(problem.model, _affordable(deadline))
+    solver.tell_bound(problem, deadline)
     if problem.objective is Objective.MAX_HEADROOM and (math.isfinite(problem.caps.cpu) or math.isfinite(problem.caps.memory_bytes)):
         most = _most_headroom(problem, solver, deadline)
         if most.proof is Proof.OPTIMAL and not problem.caps.admit(most.best):
@@ -341,6 +340,7 @@ def _best_so_far(problem: Problem, points: tuple[Point, ...], deadline: Deadline
 
 def _nothing_fits(problem: Problem, solver: _Solver, most: Found, deadline: Deadline) -> Found:
     """The least bad plan, and exactly what it would take. Each answer is a search of its own, under one cap or none."""
+    deadline.progress.doing("nothing fits: finding out what it would take")
     caps = problem.caps
     asked = [
         solver.points(Caps(), LEAST_CPU, deadline),

@@ -7,9 +7,9 @@ from dataclasses import replace
 from models.plan import Frontier, FrontierPoint, Proof
 from models.request import Method, Objective, PlanRequest
 from solvers.choice import choose
-from solvers.deadline import Deadline
+from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.plan_builder import build_plan
-from solvers.planner import problem_of, search
+from solvers.planner import begin, problem_of, search
 from solvers.search import Found, Problem
 
 __all__ = ["frontier"]
@@ -18,23 +18,30 @@ _WHOLE_FRONTIER = (Method.AUTO, Method.EXACT)
 """Methods that search all join trees; the others give the trade-offs among the plans they found."""
 
 
-def frontier(request: PlanRequest) -> Frontier:
+def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
     """The plans within the caps that no other plan beats in both resources, by rising CPU.
 
     The plan that is best by the objective carries the proof; of the others it is proven only that none beats them in both.
     """
-    deadline = Deadline.after(request.options.time_limit)
+    deadline = Deadline.after(request.options.time_limit, progress)
     problem = problem_of(request)
-    problem.model.check_range()
+    begin(problem, progress)
     found = _search(request, problem, deadline)
     points = [point for point in found.points if problem.caps.admit(point)]
     best = choose(problem, points) if points else None
+    if points:
+        progress.found(points)
+    progress.doing(f"pricing {len(points)} plans")
     result = []
     for point in points:
         proven = found.proof if point is best else Proof.NONE
         bound = _bound(problem, found) if proven is Proof.OPTIMAL else None
         alone = replace(found, best=point, proof=proven if bound is not None else Proof.NONE, bound=bound, lacking=None, notes=())
-        result.append(FrontierPoint(cpu=point.cpu, memory_bytes=point.memory_bytes, plan=build_plan(request, problem, alone)))
+        progress.stopped()  # raises where nobody waits for the rest
+        made = build_plan(request, problem, alone)
+        if point is best:
+            progress.ended(made)
+        result.append(FrontierPoint(cpu=point.cpu, memory_bytes=point.memory_bytes, plan=made))
     return Frontier(points=result, proof=found.proof if request.options.method in _WHOLE_FRONTIER else Proof.NONE)
 
 

@@ -8,19 +8,20 @@ from models.jtree import JtreeAnswer, JtreeRequest
 from models.plan import Cost
 from models.request import Options, PlanRequest
 from solvers.choice import objective_value
-from solvers.deadline import Deadline
+from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.plan_builder import gap_of, operators_of
-from solvers.planner import problem_of, search
+from solvers.planner import begin, problem_of, search
 
 __all__ = ["solve_jtree"]
 
 
-def solve_jtree(request: JtreeRequest) -> JtreeAnswer:
+def solve_jtree(request: JtreeRequest, progress: Progress = NOBODY) -> JtreeAnswer:
     """The best join tree that the method finds."""
-    deadline = Deadline.after(request.time_limit)
+    deadline = Deadline.after(request.time_limit, progress)
     options = Options(method=request.method, time_limit=request.time_limit, seed=request.seed)
     whole = PlanRequest(query=request.query, resources=request.resources, costs=request.costs, objective=request.objective, options=options)
     problem = problem_of(whole)
+    begin(problem, progress)
     found = search(whole, problem, deadline)
     priced = problem.model.price(found.best.tree)
     value = objective_value(problem, found.best)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from models.fingerprint import fingerprint
 from models.plan import (
     PLAN_FORMAT,
@@ -19,12 +17,13 @@ from models.plan import (
     State,
     Validity,
 )
-from models.request import Objective, PlanRequest, Query
+from models.request import PlanRequest, Query
 from solvers.caches.in_plans import CachedPlan
 from solvers.choice import objective_value
 from solvers.cost import PricedTree
 from solvers.explanation import explain, warnings_of
 from solvers.graph import JoinGraph, bits
+from solvers.progress import gap_between
 from solvers.search import Found, Problem
 from solvers.sensitivity import headroom, validity
 from solvers.tree import Join, Tree
@@ -91,13 +90,7 @@ def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
 
 def gap_of(problem: Problem, found: Found) -> float | None:
     """(value − bound) / value; for max_headroom, whose bound is above the value, (bound − value) / bound."""
-    if found.bound is None:
-        return None
-    value = objective_value(problem, found.best)
-    low, high = sorted((value, found.bound))
-    if problem.objective is Objective.MAX_HEADROOM and not math.isfinite(high):
-        return None
-    return (high - low) / high if high > 0.0 else 0.0
+    return None if found.bound is None else gap_between(objective_value(problem, found.best), found.bound, problem.objective)
 
 
 def shortfall_of(problem: Problem, found: Found) -> Shortfall:

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 
-from models.plan import Plan
+from models.plan import Plan, Proof
 from models.request import Method, PlanRequest
 from solvers.caches.in_plans import caches_in_plans
+from solvers.components import join_components
 from solvers.cost import CostModel
-from solvers.deadline import Deadline
+from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.graph import join_graph
+from solvers.greedy_tree import greedy_tree
 from solvers.plan_builder import build_plan
 from solvers.search import Caps, Found, Problem, Search
 
-__all__ = ["METHODS", "plan", "problem_of", "search"]
+__all__ = ["METHODS", "begin", "early", "plan", "problem_of", "search"]
+
+STOPPED = "It was asked to stop before its time limit."
 
 
 def _lazily(module: str, name: str) -> Search:
@@ -60,13 +65,34 @@ def problem_of(request: PlanRequest) -> Problem:
 
 def search(request: PlanRequest, problem: Problem, deadline: Deadline) -> Found:
     """What the request's method finds."""
-    problem.model.check_range()
     return METHODS[request.options.method](problem, deadline)
 
 
-def plan(request: PlanRequest) -> Plan:
-    """The best plan for a request."""
-    deadline = Deadline.after(request.options.time_limit)
+def begin(problem: Problem, progress: Progress) -> None:
+    """Tell whoever listens a first plan, before any search: a greedy one is there in a millisecond or two."""
+    model = problem.model
+    model.check_range()
+    progress.begin(problem)
+    if progress.listens:
+        progress.doing("searching")
+        progress.planned([join_components(model, [greedy_tree(model, component) for component in model.graph.components])])
+
+
+def plan(request: PlanRequest, progress: Progress = NOBODY) -> Plan:
+    """The best plan for a request. Asked to stop, it is the best so far."""
+    deadline = Deadline.after(request.options.time_limit, progress)
     problem = problem_of(request)
+    begin(problem, progress)
     found = search(request, problem, deadline)
-    return build_plan(request, problem, found, caches_in_plans(request, problem, found, deadline))
+    progress.found((found.best,))
+    progress.doing("choosing caches")
+    found = early(found, deadline)
+    cached = caches_in_plans(request, problem, found, deadline)
+    made = build_plan(request, problem, found, cached)
+    progress.ended(made)
+    return made
+
+
+def early(found: Found, deadline: Deadline) -> Found:
+    """What a search found, and that it was asked to stop where it was."""
+    return replace(found, notes=(*found.notes, STOPPED)) if deadline.progress.stopped() and found.proof is not Proof.OPTIMAL else found

@@ -358,6 +358,7 @@ def staircases(
         if stop[0]:
             status = 1
             break
+        stop[1] = v  # for whoever watches
         # What keeping V adds, and all joins above it at least.
         own_e, own_m = kept_e[v] + outside_least[v], kept_m[v]
         if is_root:

@@ -42,7 +42,7 @@ def walk_two_layers(problem: Problem, ledger: Ledger, deadline: Deadline) -> lis
     passed.append(draft_of(ledger, binary))
     if qualified(passed[-1]):
         return passed
-    for draft in select_states(ledger, Deadline.after(deadline.remaining() / 2.0)):
+    for draft in select_states(ledger, deadline.share(0.5)):
         passed.append(draft)
         if qualified(draft):
             return passed

@@ -14,7 +14,7 @@ from solvers.caches.memory import priority_allocation
 from solvers.caches.program import Candidate, Program, Selection
 from solvers.caches.relaxation import Relaxation, relaxation
 from solvers.caches.tree import tree
-from solvers.deadline import Deadline
+from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.errors import RangeError
 
 __all__ = ["program_of", "solve_caches"]
@@ -50,9 +50,9 @@ def program_of(request: CacheSelectionRequest) -> Program:
     )
 
 
-def solve_caches(request: CacheSelectionRequest) -> CacheSelection:
+def solve_caches(request: CacheSelectionRequest, progress: Progress = NOBODY) -> CacheSelection:
     """The caches to use, by the request's method."""
-    deadline = Deadline.after(request.time_limit)
+    deadline = Deadline.after(request.time_limit, progress)
     program = program_of(request)
     by_priority = request.allocation is CacheAllocation.PRIORITY
     posed = program.without_cap() if by_priority else program

@@ -15,7 +15,7 @@ import pytest
 
 from app.answers import OVERHEAD, Answers, Key, key_of
 from app.endpoints import ENDPOINTS
-from app.pool import Answer, Pool
+from app.pool import Answer, Pool, Tell
 from app.settings import Settings
 from tests.app.serving import check_problem, example, post, running, until
 from tests.app.test_pool import UNRULY, ask_in_background, deed
@@ -126,7 +126,7 @@ def key(name: str, time_limit: float = 1.0) -> Key:
 def kept(answers: Answers, name: str, size: int, **fields: Any) -> None:
     answer = Answer(**{"status": 200, "seconds": 0.0, "body": b"x" * size, **fields})
 
-    async def work() -> Answer:
+    async def work(_: Tell | None) -> Answer:
         return answer
 
     assert asyncio.run(answers.solve(key(name), work)) is answer

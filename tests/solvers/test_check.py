@@ -133,7 +133,7 @@ def test_a_plan_that_no_longer_qualifies_or_lost_its_proof_is_a_regression() -> 
 def test_fewer_results_are_a_regression(monkeypatch: pytest.MonkeyPatch) -> None:
     made = plan(star())
     fewer = made.model_copy(update={"cost": made.cost.model_copy(update={"output_rate": made.cost.output_rate * 0.9})})
-    monkeypatch.setattr(module, "plan", lambda _: fewer)
+    monkeypatch.setattr(module, "plan", lambda *_: fewer)
     assert checked(star(), made).regressions == [Aspect.OUTPUT_RATE]
     assert checked(star(), made, output_rate=0.11).regressions == []
 
