@@ -29,7 +29,7 @@ from app.access import Access, BadKeyError, TooFastError
 from app.answers import Answers, Key
 from app.endpoints import ENDPOINTS, Endpoint
 from app.metrics import METRICS_MEDIA_TYPE, Metrics
-from app.openapi_document import INFO, SERVICE_PROBLEMS, SOLVE_PROBLEMS, TAGS, describe, request_body
+from app.openapi_document import INFO, SERVICE_PROBLEMS, SOLVE_PROBLEMS, TAGS, describe, description, request_body, solve_responses
 from app.pool import Answer, OverloadedError, Pool, Tell, WorkerLostError
 from app.problems import PROBLEM_MEDIA_TYPE, problem
 from app.settings import Settings, settings_from
@@ -106,9 +106,9 @@ def create_app(settings: Settings | None = None, pool: Pool | None = None) -> Fa
             response_description=endpoint.answer.__doc__ or "The answer.",
             operation_id=endpoint.operation_id,
             summary=endpoint.summary,
-            description=endpoint.request.__doc__ or "",
+            description=description(endpoint),
             tags=["solvers" if endpoint.path.startswith("/v1/solvers/") else "plans"],
-            responses=SOLVE_PROBLEMS,
+            responses=solve_responses(endpoint),
             openapi_extra=request_body(endpoint),
         )
     _add_service_routes(app, pool, metrics)

@@ -16,9 +16,11 @@ from pydantic.json_schema import models_json_schema
 
 from app.endpoints import ENDPOINTS, Endpoint
 from app.problems import PROBLEM_MEDIA_TYPE, TITLES
+from app.stream import EVENT_STREAM
 from models.problem import Problem
+from models.progress import Incumbent
 
-__all__ = ["SERVICE_PROBLEMS", "SOLVE_PROBLEMS", "describe", "document", "request_body"]
+__all__ = ["SERVICE_PROBLEMS", "SOLVE_PROBLEMS", "describe", "description", "document", "request_body", "solve_responses"]
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "openapi" / "examples"
 REFERENCE = "#/components/schemas/{model}"
@@ -63,7 +65,27 @@ SOLVE_PROBLEMS: dict[int | str, dict[str, Any]] = {
     503: {**_problem(f"{TITLES[503]}: every worker is busy and the queue is full."), "headers": _RETRY_AFTER},
     "default": _DEFAULT,
 }
+STREAMING = """
+
+With `Accept: text/event-stream` the answer comes as server-sent events. `incumbent`: the best plan so far and what is proven of it, whenever one
+of them got better, at most ten times a second. Then `answer`, whose data are the bytes that a plain request gets, or `problem` where it fails after
+the stream began. To close the connection stops the search."""
 SERVICE_PROBLEMS: dict[int | str, dict[str, Any]] = {"default": _DEFAULT}
+
+
+def solve_responses(endpoint: Endpoint) -> dict[int | str, dict[str, Any]]:
+    """What an endpoint may answer."""
+    if not endpoint.streams:
+        return SOLVE_PROBLEMS
+    answer, incumbent, problem = ({"$ref": REFERENCE.format(model=model)} for model in (endpoint.answer.__name__, "Incumbent", "Problem"))
+    # The schema is that of what a client is after, the last event's data: clients generated for JSON keep their one type of answer.
+    stream = {"schema": answer, "x-events": {"incumbent": incumbent, "answer": answer, "problem": problem}}
+    return {**SOLVE_PROBLEMS, 200: {**SOLVE_PROBLEMS[200], "content": {EVENT_STREAM: stream}}}
+
+
+def description(endpoint: Endpoint) -> str:
+    """What an endpoint does."""
+    return (endpoint.request.__doc__ or "") + (STREAMING if endpoint.streams else "")
 
 
 def request_body(endpoint: Endpoint) -> dict[str, Any]:
@@ -93,7 +115,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
         servers=[{"url": "/", "description": "The server that this document comes from."}],
         separate_input_output_schemas=False,
     )
-    models = [endpoint.request for endpoint in ENDPOINTS] + [endpoint.answer for endpoint in ENDPOINTS] + [Problem]
+    models = [endpoint.request for endpoint in ENDPOINTS] + [endpoint.answer for endpoint in ENDPOINTS] + [Problem, Incumbent]
     _, schemas = models_json_schema([(model, "validation") for model in dict.fromkeys(models)], ref_template=REFERENCE)
     components = {**described["components"]["schemas"], **schemas["$defs"]}
     described["components"]["securitySchemes"] = {"ApiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}

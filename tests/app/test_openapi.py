@@ -81,6 +81,20 @@ def test_every_endpoint_is_documented_with_its_models() -> None:
         assert operation["responses"]["200"]["content"]["application/json"]["schema"] == {"$ref": f"#/components/schemas/{endpoint.answer.__name__}"}
 
 
+def test_streams_are_documented_beside_json_where_there_are_any() -> None:
+    paths = document()["paths"]
+    for endpoint in ENDPOINTS:
+        content = paths[endpoint.path]["post"]["responses"]["200"]["content"]
+        assert list(content) == ["application/json", "text/event-stream"][: 1 + endpoint.streams]
+        if endpoint.streams:
+            events = content["text/event-stream"]["x-events"]
+            assert [events[name]["$ref"].rpartition("/")[2] for name in ("incumbent", "answer", "problem")] == [
+                "Incumbent",
+                endpoint.answer.__name__,
+                "Problem",
+            ]
+
+
 def test_every_example_file_is_a_named_example_of_a_plan_request() -> None:
     examples = document()["paths"]["/v1/plans"]["post"]["requestBody"]["content"]["application/json"]["examples"]
     assert {name: entry["value"] for name, entry in examples.items()} == {file.stem: json.loads(file.read_text("utf-8")) for file in EXAMPLES}
