@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
     from models.bindings import Bindings
     from models.plan import Plan
+    from models.progress import Incumbent
     from models.request import PlanRequest
+    from solvers.deadline import Progress
 
 __all__ = ["main"]
 
-DONE, NO, BAD_INPUT = 0, 1, 2
+DONE, NO, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 M = TypeVar("M", bound="BaseModel")
 
@@ -100,41 +102,82 @@ def read_plan(name: str) -> Plan:
     return validate(Plan, value, name)
 
 
-def ask(url: str, path: str, body: BaseModel, answer: type[M]) -> M:
-    """The answer of a server instead of our own."""
+def ask(url: str, path: str, body: BaseModel, answer: type[M], hear: Callable[[Incumbent], None] | None = None) -> M:
+    """The answer of a server instead of our own; `hear` is told how it goes on the way."""
     import urllib.error
     import urllib.request
 
     if not url.startswith(("http://", "https://")):
         raise RefusedError(f"--url must start with http:// or https://, got {url!r}")
-    request = urllib.request.Request(
-        url.rstrip("/") + path, data=body.model_dump_json().encode(), headers={"Content-Type": "application/json"}, method="POST"
-    )
+    headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if hear else "application/json"}
+    request = urllib.request.Request(url.rstrip("/") + path, data=body.model_dump_json().encode(), headers=headers, method="POST")
     try:
         with urllib.request.urlopen(request) as response:
-            return answer.model_validate_json(response.read())
+            streamed = response.headers.get_content_type() == "text/event-stream" and hear
+            return answer.model_validate_json(_last_event(url, response, hear) if streamed and hear else response.read())
     except urllib.error.HTTPError as failure:
-        text = failure.read().decode(errors="replace")
-        try:
-            problem = json.loads(text)
-            faults = [_fault(error["pointer"], error["detail"]) for error in problem.get("errors", [])]
-            raise RefusedError(f"{url}: {problem.get('title')}: {problem.get('detail')}", *faults) from None
-        except (ValueError, KeyError, AttributeError):
-            raise RefusedError(f"{url}: HTTP {failure.code}") from None
+        raise _refused_there(url, failure.code, failure.read()) from None
     except urllib.error.URLError as failure:
         raise RefusedError(f"{url}: {failure.reason}") from None
+
+
+def _last_event(url: str, lines: Iterable[bytes], hear: Callable[[Incumbent], None]) -> bytes:
+    """The answer at the end of a stream of events."""
+    from models.progress import Incumbent
+
+    event = b""
+    for line in lines:
+        name, _, value = line.strip().partition(b": ")
+        if name == b"event":
+            event = value
+        elif name == b"data" and event == b"incumbent":
+            hear(Incumbent.model_validate_json(value))
+        elif name == b"data" and event == b"answer":
+            return value
+        elif name == b"data" and event == b"problem":
+            raise _refused_there(url, 500, value)
+    raise RefusedError(f"{url}: the server closed the connection before it answered")
+
+
+def _refused_there(url: str, status: int, body: bytes) -> RefusedError:
+    """What a server said instead of an answer."""
+    try:
+        problem = json.loads(body.decode(errors="replace"))
+        faults = [_fault(error["pointer"], error["detail"]) for error in problem.get("errors", [])]
+        return RefusedError(f"{url}: {problem.get('title')}: {problem.get('detail')}", *faults)
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return RefusedError(f"{url}: HTTP {status}")
+
+
+def solved(arguments: argparse.Namespace, request: PlanRequest, path: str, answer: type[M], solve: Callable[[PlanRequest, Progress], M]) -> M:
+    """The answer of a server, or of `solve` here; with a bar for who watches, and the best so far for who presses Ctrl-C."""
+    from app.progress_bar import interruptible, shown
+
+    limit = request.options.time_limit
+    if arguments.url:
+        with shown(limit, arguments.quiet) as hear:
+            return ask(arguments.url, path, request, answer, hear)
+    from solvers.progress import Waiting
+
+    load_kernels(request)
+    with interruptible() as stop, shown(limit, arguments.quiet) as hear:
+        progress = Waiting(hear, stop)
+        made = solve(request, progress)
+        stopped = progress.stopped()
+    if stopped:
+        say("stopped: this is the best so far, and its proof says what is known of it")
+    return made
 
 
 def make_plan(arguments: argparse.Namespace) -> Plan:
     from models.plan import Plan
 
-    request = read_request(arguments)
-    if getattr(arguments, "url", None):
-        return ask(arguments.url, "/v1/plans", request, Plan)
-    from solvers.planner import plan
+    def solve(request: PlanRequest, progress: Progress) -> Plan:
+        from solvers.planner import plan
 
-    load_kernels(request)
-    return plan(request)
+        return plan(request, progress)
+
+    return solved(arguments, read_request(arguments), "/v1/plans", Plan, solve)
 
 
 def load_kernels(request: PlanRequest) -> None:
@@ -176,14 +219,13 @@ def frontier_command(arguments: argparse.Namespace) -> int:
     from models.plan import Frontier
     from solvers import words
 
-    request = read_request(arguments)
-    if arguments.url:
-        answer = ask(arguments.url, "/v1/frontiers", request, Frontier)
-    else:
+    def solve(request: PlanRequest, progress: Progress) -> Frontier:
         from solvers.frontier import frontier
 
-        load_kernels(request)
-        answer = frontier(request)
+        return frontier(request, progress)
+
+    request = read_request(arguments)
+    answer = solved(arguments, request, "/v1/frontiers", Frontier, solve)
     if arguments.format == "json":
         put(answer.model_dump_json(indent=2))
     elif not answer.points:
@@ -347,6 +389,11 @@ def _request_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", help="overrides the request's options.method")
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="overrides the request's options.time_limit")
     parser.add_argument("--strict", action="store_true", help="exit 1 when nothing fits the caps")
+    parser.add_argument("--quiet", action="store_true", help="show no progress; there is none either where standard error is no terminal")
+    parser.epilog = (
+        "Ctrl-C stops a search that runs here as its time limit would: the best found so far is printed, its proof says what is known of it, "
+        "and the exit code is that of any answer. Pressed again, or with --url, it ends the command with exit code 130 and no answer."
+    )
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -406,6 +453,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RefusedError as refused:
         say(*refused.lines)
         return BAD_INPUT
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()  # the reader left; Python would complain while flushing
         return DONE

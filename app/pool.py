@@ -31,7 +31,6 @@ __all__ = ["Answer", "OverloadedError", "Pool", "Tell", "WorkerLostError"]
 Tell = Callable[[bytes], object]
 """Hears of an incumbent, as JSON."""
 
-STOP_GRACE = 2.0  # seconds for a solve that is told to stop: a new worker takes about as much CPU to get warm
 RESTART_PAUSE = 1.0  # seconds between attempts to start a worker that does not start
 CLOSE_SECONDS = 1.0  # an idle worker ends at once when its input does; one that does not is killed
 
@@ -176,7 +175,7 @@ class Pool:
     async def solve(self, endpoint: int, request_id: str, body: bytes, tell: Tell | None = None) -> Answer:
         """The answer of some worker; `tell` hears of incumbents before it.
 
-        Raises OverloadedError or WorkerLostError. Cancelled, it has the worker stop, and gives it up if that takes too long.
+        Raises OverloadedError or WorkerLostError. Cancelled, it has the worker stop; that is a deadline like any other, with the same grace.
         """
         worker = await self._take()
         worker.ask(endpoint, request_id, body, tell is not None)
@@ -187,7 +186,7 @@ class Pool:
             if not task.done():
                 worker.stop()
                 self.stopped += 1
-                asyncio.get_running_loop().call_later(STOP_GRACE, task.cancel)
+                asyncio.get_running_loop().call_later(self._settings.grace, task.cancel)
             raise
 
     async def _answer(self, worker: _Worker, request_id: str, tell: Tell | None) -> Answer:

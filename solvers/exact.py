@@ -147,12 +147,15 @@ class _Component:
     def solve(self, limits: Limits, deadline: Deadline) -> tuple[tuple[Tree, ...], bool]:
         """Join trees by rising CPU, and whether nothing within the limits is missing."""
         sets, prices, progress = self.sets, self.prices, deadline.progress
+        total = sets.mask.size
         binary = members_as_rows(self.splits, sets) if self.splits.size else np.array([(1 << sets.n) - 1], np.int64)
-        expansions = min(EXPANSIONS, sets.mask.size // 8) if sets.mask.size > TIMED_SETS else -1
+        expansions = min(EXPANSIONS, total // 8) if total > TIMED_SETS else -1
         seed_e, seed_m, seed_o, members = seeds(sets, prices, binary, limits.cap_e, limits.cap_m, expansions)
         if progress.listens and len(seed_e) and len(self.streams) == len(self.model.graph):
             progress.planned([self.tree_of_seed(members[k]) for k in (np.argmin(seed_e), np.argmin(seed_m))])
-        stop, total = np.zeros(2, np.int64), sets.mask.size
+        if total > TIMED_SETS and deadline.expired():
+            return tuple(self.tree_of_seed(members[k]) for k in range(len(seed_e))), False
+        stop = np.zeros(2, np.int64)
         watched = deadline.watched(lambda: stop.put(0, 1), lambda: progress.doing(f"proving: {stop[1]} of {total} connected sets"))
         with watched if total > TIMED_SETS else nullcontext():
             status, _, _, _, rows, point_rows, point_sets, entries, _ = staircases(sets, prices, seed_e, seed_m, seed_o, limits, stop)

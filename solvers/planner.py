@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 
-from models.plan import Plan, Proof
+from models.plan import Plan
 from models.request import Method, PlanRequest
 from solvers.caches.in_plans import caches_in_plans
 from solvers.components import join_components
@@ -23,7 +23,7 @@ from solvers.search import Caps, Found, Problem, Search
 
 __all__ = ["METHODS", "begin", "early", "plan", "problem_of", "search"]
 
-STOPPED = "It was asked to stop before its time limit."
+AT_LIMIT, WHEN_ASKED = "stopped at its time limit", "stopped early, as it was asked to"
 
 
 def _lazily(module: str, name: str) -> Search:
@@ -94,5 +94,7 @@ def plan(request: PlanRequest, progress: Progress = NOBODY) -> Plan:
 
 
 def early(found: Found, deadline: Deadline) -> Found:
-    """What a search found, and that it was asked to stop where it was."""
-    return replace(found, notes=(*found.notes, STOPPED)) if deadline.progress.stopped() and found.proof is not Proof.OPTIMAL else found
+    """What a search found, and where it was asked to stop, that: a search itself sees its deadline strike, not why."""
+    if not deadline.progress.stopped():
+        return found
+    return replace(found, notes=tuple(note.replace(AT_LIMIT, WHEN_ASKED) for note in found.notes))
