@@ -30,6 +30,7 @@ from app.answers import Answers, Key
 from app.endpoints import ENDPOINTS, Endpoint
 from app.metrics import METRICS_MEDIA_TYPE, Metrics
 from app.openapi_document import INFO, SERVICE_PROBLEMS, SOLVE_PROBLEMS, TAGS, describe, description, request_body, solve_responses
+from app.page import add_page
 from app.pool import Answer, OverloadedError, Pool, Tell, WorkerLostError
 from app.problems import PROBLEM_MEDIA_TYPE, problem
 from app.settings import Settings, settings_from
@@ -112,6 +113,7 @@ def create_app(settings: Settings | None = None, pool: Pool | None = None) -> Fa
             openapi_extra=request_body(endpoint),
         )
     _add_service_routes(app, pool, metrics)
+    add_page(app)
     app.add_exception_handler(RefusedError, _answer_refused)
     app.add_exception_handler(HTTPException, _answer_http_exception)
     app.add_middleware(_Outermost, metrics=metrics, routes=frozenset(getattr(route, "path", "") for route in app.routes))

@@ -1,0 +1,85 @@
+// Where the parts of a plan stand: streams in a column on the left, each join to the right of what it joins.
+//
+// A plan is a tree, so its leaves in the order of a walk from the root never make bands cross. The deepest input of a join
+// comes first: the walk begins where the plan begins, top left. A join stands half-way between its first and its last
+// input; its bands come in side by side, as wide as they are.
+
+// In px. `gap` is between a join and the next, where bands turn; `outlet` is to the right of the root, for the results.
+const ROOMY = { label: 158, box: 104, state: 26, gap: 84, outlet: 96, margin: 14 };
+const COMPACT = { label: 104, box: 86, state: 20, gap: 58, outlet: 74, margin: 8 };
+const LONGEST_LABEL = 240;
+const LETTER = 7.2; // width of one, on average
+const ROW = [[14, 48], [40, 40], [Infinity, 32]]; // up to so many streams: px a row
+const DEEP = 6; // joins one after the other, from which on the form is tighter
+const BOX_HEIGHT = 42;
+const LEAST_STATE = 4;
+const BAND = { least: 1.5, most: 18 };
+
+export const labelOf = (operator) => operator.streams.join("⋈");
+
+/** {nodes, size, width, height, labelWidth}; nodes in the order of the walk, each with its place, its band and its state. */
+export function layout(plan, bytesOf, compact = false) {
+  const columns = columnsOf(plan);
+  const size = compact || Math.max(...columns.values()) > DEEP ? COMPACT : ROOMY;
+  const streams = new Map(plan.query.streams.map((stream) => [stream.name, stream]));
+  const operators = new Map(plan.operators.map((operator) => [operator.id, operator]));
+  const users = new Map(plan.operators.flatMap((operator) => operator.inputs.map((input) => [input, operator])));
+  const root = plan.operators.at(-1)?.id ?? plan.query.streams[0].name;
+  const walk = [];
+  const waiting = [[root, 1]];
+  while (waiting.length) {
+    const [id, level] = waiting.pop();
+    const operator = operators.get(id);
+    const stream = streams.get(id);
+    const held = operator ? operator.state_bytes : bytesOf(stream);
+    walk.push({ id, level, operator, stream, user: users.get(id), rate: (operator ?? stream).rate, bytes: held });
+    if (operator) for (const input of deepestFirst(operator, columns).reverse()) waiting.push([input, level + 1]);
+  }
+  const nodes = new Map(walk.map((node) => [node.id, node]));
+  const leaves = walk.filter((node) => node.stream);
+  const longest = Math.max(...leaves.map((leaf) => Math.min(leaf.id.length, 30)));
+  const labelWidth = Math.min(LONGEST_LABEL, Math.max(size.label, longest * LETTER + 14));
+  const row = ROW.find(([most]) => leaves.length <= most)[1];
+  const fastest = Math.max(...walk.map((node) => node.rate), Number.MIN_VALUE);
+  const largest = Math.max(...walk.map((node) => node.bytes), Number.MIN_VALUE);
+  for (const node of walk) {
+    node.band = Math.max(BAND.least, BAND.most * Math.sqrt(node.rate / fastest));
+    node.side = node.bytes > 0 ? Math.max(LEAST_STATE, size.state * Math.sqrt(node.bytes / largest)) : 0;
+  }
+  const first = size.margin + labelWidth + size.state + 6; // where the bands of streams begin
+  leaves.forEach((leaf, i) => Object.assign(leaf, { y: size.margin + row * (i + 0.5), height: row, out: first }));
+  for (const operator of plan.operators) {
+    const node = nodes.get(operator.id);
+    const inputs = deepestFirst(operator, columns).map((id) => nodes.get(id));
+    const total = inputs.reduce((sum, input) => sum + Math.max(input.band, 3) + 3, -3);
+    node.height = Math.max(BOX_HEIGHT, total + 12);
+    node.y = (inputs[0].y + inputs.at(-1).y) / 2;
+    node.x = first + size.gap + (columns.get(node.id) - 1) * (size.box + size.state + size.gap);
+    node.out = node.x + size.box + (node.side ? size.state + 6 : 0);
+    let dock = node.y - total / 2;
+    for (const input of inputs) {
+      const wide = Math.max(input.band, 3);
+      input.dock = { x: node.x, y: dock + wide / 2 };
+      input.spot = { x: input.operator ? input.out + 7 : Math.max(input.out + 12, node.x - size.gap + 12), y: input.y };
+      dock += wide + 3;
+    }
+  }
+  const heights = walk.map((node) => node.y + node.height / 2);
+  const rootNode = nodes.get(root);
+  return {
+    nodes: walk,
+    labelWidth,
+    size,
+    width: rootNode.out + size.outlet,
+    height: Math.max(...heights, size.margin + row * leaves.length) + size.margin,
+  };
+}
+
+/** How many joins lie between each part and its farthest stream. */
+function columnsOf(plan) {
+  const columns = new Map(plan.query.streams.map((stream) => [stream.name, 0]));
+  for (const operator of plan.operators) columns.set(operator.id, 1 + Math.max(...operator.inputs.map((input) => columns.get(input))));
+  return columns;
+}
+
+const deepestFirst = (operator, columns) => [...operator.inputs].sort((a, b) => columns.get(b) - columns.get(a));

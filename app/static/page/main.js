@@ -1,0 +1,164 @@
+// The page: one request, its plan, and what can be asked about it.
+
+import { getKey, postPlan, setKey } from "./api.js";
+import { movedIn, startCompare } from "./compare.js";
+import { byId, h, say } from "./dom.js";
+import { openJson, showFaults } from "./form.js";
+import { startFrontier } from "./frontier.js";
+import { Background, Lane } from "./lane.js";
+import { fragmentOf, requestIn } from "./link.js";
+import { startSensitivity } from "./sensitivity.js";
+import { emit, load, on, shown, state, view } from "./state.js";
+import { showFigures, showWhy } from "./summary.js";
+import { startTakeaway } from "./takeaway.js";
+import { TreePane, describeProbes } from "./tree.js";
+import * as words from "./words.js";
+
+const FIRST = "auction"; // the example that opens: the README's
+const REMEMBER = 600; // ms after an answer, until the address carries the request
+const TICK = 100; // ms between looks at the clock while a solve runs
+
+const background = new Background(() => !lane.busy && state.plan !== null);
+const probes = byId("probes");
+const pointed = (plan, node) => describeProbes(probes, plan, node);
+const pane = new TreePane(byId("tree-pane"), "the plan", pointed);
+const heldPane = new TreePane(byId("held-pane"), "the held plan", pointed);
+
+// Planning
+
+let began = 0;
+let incumbent = null;
+let ticking = 0;
+
+const lane = new Lane((body, signal, note) => postPlan(body, signal, note), {
+  waiting() {
+    pend(true);
+  },
+  started() {
+    began = performance.now();
+    incumbent = null;
+    clearInterval(ticking);
+    ticking = setInterval(progress, TICK);
+  },
+  note(found) {
+    incumbent = found;
+    progress();
+  },
+  answer(plan, body, took) {
+    state.plan = plan;
+    state.asked = JSON.parse(body);
+    state.viewed = null;
+    settle(`planned in ${words.seconds(took / 1000)}`);
+    showFaults([]);
+    emit("planned");
+    remember();
+  },
+  idle() {
+    background.go();
+  },
+  refused(failure) {
+    settle(failure.retryAfter ? `${failure.message} Trying again…` : failure.errors.length ? "not planned: see the request" : failure.message);
+    if (failure.status === 401) askKey();
+    showFaults(failure.errors.length || failure.retryAfter ? failure.errors : [{ pointer: "", detail: failure.message }]);
+    emit("refused");
+  },
+  cancelled() {
+    settle("cancelled; this is the last answer");
+  },
+});
+
+function pend(pending) {
+  state.pending = pending;
+  document.body.toggleAttribute("data-pending", pending);
+  byId("cancel").disabled = !pending;
+}
+
+function settle(text) {
+  clearInterval(ticking);
+  pend(false);
+  say(byId("status"), text);
+  byId("progress").className = "progress";
+  document.body.dataset.edit = String(lane.newest);
+}
+
+/** What is known while a solve runs; nothing is said of one that is over before it could be read. */
+function progress() {
+  const elapsed = (performance.now() - began) / 1000;
+  if (elapsed < 0.3 || !state.pending) return;
+  byId("progress").className = "progress running";
+  const known = incumbent
+    ? [incumbent.gap !== null && incumbent.gap !== undefined ? `gap ${words.percent(incumbent.gap)}` : "", incumbent.bound ? `bound ${words.amount(incumbent.bound)}` : "", incumbent.cpu !== undefined ? `${words.cpu(incumbent.cpu)} CPU, ${words.bytes(incumbent.memory_bytes)} so far` : ""].filter(Boolean)
+    : [];
+  say(byId("status"), [`solving ${elapsed.toFixed(1)} s`, ...known].join(" · "));
+}
+
+function askKey() {
+  byId("key-field").hidden = false;
+  byId("key").value = getKey();
+}
+
+byId("key").addEventListener("change", (event) => {
+  setKey(event.target.value);
+  emit("edited");
+});
+
+on("edited", () => lane.edit(() => JSON.stringify(state.request)));
+byId("cancel").addEventListener("click", () => lane.cancel());
+document.addEventListener("keydown", (event) => event.key === "Escape" && state.pending && lane.cancel());
+
+// Showing
+
+function show() {
+  const plan = shown();
+  if (!plan) return;
+  const held = state.held?.plan ?? null;
+  byId("panes").classList.toggle("two", held !== null);
+  byId("held-pane").hidden = held === null;
+  pane.show(plan, held ? (state.viewed?.label ?? "now") : "", held ? movedIn(plan, held) : new Set(), "+");
+  if (held) heldPane.show(held, `held: ${state.held.label}`, movedIn(held, plan), "−");
+  describeProbes(probes, null, null);
+  showFigures(plan);
+  showWhy(byId("why"), plan);
+  byId("viewing").replaceChildren(...(state.viewed ? [`${state.viewed.label} `, h("button", { type: "button", class: "link", id: "back", onclick: () => view(null) }, "back to the chosen plan")] : []));
+  document.body.dataset.fingerprint = plan.fingerprint;
+}
+
+on("planned", show);
+on("viewed", show);
+on("held", show);
+
+// Requests: examples, links, pasted text
+
+let remembering = 0;
+function remember() {
+  clearTimeout(remembering);
+  remembering = setTimeout(async () => history.replaceState(null, "", await fragmentOf(state.request)), REMEMBER);
+}
+
+async function fromAddress() {
+  try {
+    const request = await requestIn(location.hash);
+    if (request) load(request);
+    return request !== null;
+  } catch (failure) {
+    showFaults([{ pointer: "", detail: failure.message }]);
+    return false;
+  }
+}
+
+const examples = await (await fetch("static/page/examples.json")).json();
+const picker = byId("example");
+picker.append(h("option", { value: "" }, "–"), ...Object.keys(examples).map((name) => h("option", { value: name }, name.replaceAll("_", " "))));
+picker.addEventListener("change", () => picker.value && load(structuredClone(examples[picker.value]), picker.value));
+on("loaded", () => {
+  picker.value = state.example;
+});
+byId("paste").addEventListener("click", openJson);
+window.addEventListener("hashchange", fromAddress);
+
+startCompare(background);
+startFrontier(background);
+startSensitivity(background);
+startTakeaway(byId("take"), () => pane.file);
+describeProbes(probes, null, null);
+if (!(await fromAddress())) load(structuredClone(examples[FIRST]), FIRST);
