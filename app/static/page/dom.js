@@ -1,4 +1,4 @@
-// Elements without markup: text goes in as text, whatever it holds. The page's policy forbids innerHTML as well.
+// Elements without markup: text goes in as text, whatever it holds. The page's policy forbids anything else as well.
 
 const SVG = "http://www.w3.org/2000/svg";
 

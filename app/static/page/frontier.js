@@ -12,7 +12,7 @@ const HEIGHT = 292;
 const FAR = 6; // a cap this many times beyond all plans is named at the edge, so that the plans are not squeezed
 const USUAL = [["mjoin", "plain mjoin"], ["bjtree", "best binary tree"]];
 
-let found = null; // {key, points, proof, usual} for the request without its caps
+let found = null; // {key, points, proof} for the request without its caps, {usual, usualFor} for the request with them
 let asking = "";
 
 const uncapped = (request) => ({ ...request, resources: {}, objective: "min_cpu" });
@@ -27,6 +27,7 @@ export function startFrontier(background) {
 function refresh(background, wanted) {
   const request = state.asked;
   const key = keyOf(request);
+  byId("frontier").setAttribute("aria-busy", "true");
   if (found?.key === key && found.points) {
     usualPlans(background, request, key);
     return draw();
@@ -40,7 +41,7 @@ function refresh(background, wanted) {
     say(byId("frontier-note"), "searching…");
     try {
       const answer = await post("v1/frontiers", uncapped(request), signal);
-      found = { key, points: answer.points, proof: answer.proof, usual: found?.key === key ? found.usual : [] };
+      found = { ...(found?.key === key ? found : { usual: [] }), key, points: answer.points, proof: answer.proof };
     } catch (failure) {
       if (signal.aborted) return;
       found = { key, points: [], proof: "none", usual: [] };
@@ -56,19 +57,18 @@ function usualPlans(background, request, key) {
   background.add("usual", async (signal) => {
     const usual = [];
     for (const [method, label] of USUAL) {
-      const plan = await post("v1/plans", { ...request, options: { ...request.options, method, caches: "off" } }, signal).catch(() => null);
-      if (signal.aborted) return;
-      if (plan) usual.push({ plan, label, method });
+      const plan = await post("v1/plans", { ...request, options: { ...request.options, method, caches: "off" } }, signal);
+      usual.push({ plan, label, method });
     }
     if (asking !== key && found?.key !== key) return;
-    if (found?.key === key) found.usual = usual;
-    else found = { key, points: null, proof: "none", usual };
+    found = { ...(found?.key === key ? found : { key, points: null, proof: "none" }), usual, usualFor: request };
     draw();
   });
 }
 
 function offer(background) {
   say(byId("frontier-note"), "");
+  byId("frontier").setAttribute("aria-busy", "false");
   const ask = h("button", { type: "button", onclick: () => refresh(background, true) }, "Find the frontier");
   byId("frontier").replaceChildren(h("p", { class: "note" }, `With ${state.asked.query.streams.length} streams this takes a while.`), ask);
 }
@@ -115,6 +115,7 @@ function draw() {
   group.addEventListener("keydown", (event) => step(event, dots, all));
   plot.add(group);
   host.replaceChildren(plot.svg);
+  host.setAttribute("aria-busy", String(!(found.key === keyOf(state.asked) && found.points && found.usualFor === state.asked)));
   if (focused) dots[at].focus({ preventScroll: true });
   if (found.points) {
     const count = found.points.length;

@@ -2,7 +2,9 @@
 // from there on.
 //
 // The plan is re-priced at values around the present one, and the service is asked for the best plan at each of them.
-// Where the best plan becomes another one between two values, the place is found by halving the span between them.
+// Where this plan stops being as good as the best between two values, the place is found by halving the span between them.
+// Plans are told apart by what they cost, not by their structure: many probe orders cost the same, and which of those the
+// search returns may differ from one value to the next.
 
 import { post } from "./api.js";
 import { byId, h, say, svg } from "./dom.js";
@@ -15,6 +17,7 @@ const VALUES = 25; // from the least to the most; small graphs answer all of the
 const REACH = 10; // times less and more than the present value
 const FAR_REACH = 1000; // and up to this, where the plan leaves its caps only there
 const HALVINGS = 12; // of a step to a fifth more: the place to within 0.01 %
+const SAME = 1e-9; // share by which two sums of the same terms may differ
 const BUDGET = 8000; // ms for a scan; large graphs get fewer values
 const SHOW = 250; // ms between drawings of a scan that takes longer
 const HEIGHT = 210;
@@ -83,11 +86,20 @@ async function sample(job, value, signal) {
   const request = at(job.request, job.pointer, value);
   try {
     const [mine, best] = [await post("v1/estimates", { ...request, operators: job.plan.operators }, signal), await post("v1/plans", request, signal)];
-    return { value, mine, best };
+    return { value, mine, best, beaten: beaten(mine, best) };
   } catch (failure) {
     if (signal.aborted) throw failure;
     return null;
   }
+}
+
+/** Whether the best plan is better than this one by what is to be made best. */
+function beaten(mine, best) {
+  if (!best.qualified) return false; // nothing fits, so nothing is better
+  if (!mine.qualified) return true;
+  if (mine.objective === "max_headroom") return (mine.headroom ?? Infinity) < (best.headroom ?? Infinity) * (1 - SAME);
+  const figure = mine.objective === "min_memory" ? "memory_bytes" : "cpu";
+  return mine.cost[figure] > best.cost[figure] * (1 + SAME);
 }
 
 function valuesOf(now, most, interval) {
@@ -103,7 +115,9 @@ async function run(signal, findings, charts) {
   const chosen = statisticsOf(state.asked).find((each) => each.name === statistic);
   const now = get(plan.query, chosen.pointer.replace("/query", ""));
   const interval = plan.validity.find((each) => each.statistic === statistic);
-  const job = { ...chosen, plan, request: state.asked, now, interval, points: [], switches: [], complete: false };
+  // Estimates know no caches, so a plan that has some is compared with plans that have none.
+  const request = plan.caches.length ? { ...state.asked, options: { ...state.asked.options, caches: "off" } } : state.asked;
+  const job = { ...chosen, plan, request, now, interval, points: [], switches: [], complete: false };
   const values = valuesOf(now, chosen.most, interval);
   const end = performance.now() + BUDGET;
   let shownAt = performance.now();
@@ -137,20 +151,17 @@ async function run(signal, findings, charts) {
 
 const sorted = (job) => job.points.sort((a, b) => a.value - b.value);
 
-/** The nearest places, above and below the present value, where the best plan becomes another one. */
+/** The nearest places, above and below the present value, from which on another plan is better. */
 async function findSwitches(job, signal) {
-  const here = job.points.find((point) => point.value === job.now);
-  if (!here) return;
-  const home = here.best.fingerprint;
   for (const side of [job.points.filter((point) => point.value >= job.now), job.points.filter((point) => point.value <= job.now).reverse()]) {
-    const index = side.findIndex((point) => point.best.fingerprint !== home);
+    const index = side.findIndex((point) => point.beaten);
     if (index < 1) continue;
     let [inside, outside] = [side[index - 1].value, side[index]];
     for (let i = 0; i < HALVINGS; i += 1) {
-      const value = Math.sqrt(inside * outside.value);
-      const best = await post("v1/plans", at(job.request, job.pointer, value), signal);
-      if (best.fingerprint === home) inside = value;
-      else outside = { value, best };
+      const middle = await sample(job, Math.sqrt(inside * outside.value), signal);
+      if (middle === null) break;
+      if (middle.beaten) outside = middle;
+      else inside = middle.value;
     }
     job.switches.push({ value: outside.value, point: outside, up: outside.value > job.now });
   }
@@ -185,16 +196,14 @@ function report(findings) {
     }
   }
   const here = points.find((point) => point.value === now);
-  if (here && here.best.fingerprint !== plan.fingerprint) lines.push(h("p", {}, "At the present value another plan is best: ", h("code", {}, expressionOf(here.best)), "."));
+  if (here?.beaten) lines.push(h("p", {}, "At the present value another plan is best: ", h("code", {}, expressionOf(here.best)), "."));
   for (const { value, point, up } of switches) {
-    lines.push(h("p", { class: "switch", "data-value": value }, `${up ? "From" : "Down from"} ${label} = `, h("strong", {}, words.amount(value)), up ? " on" : "", " the best plan is ", h("code", {}, expressionOf(point.best)), `${sameTree(point.best, here.best) ? " with other probes" : ""}. `, looker(point)));
+    lines.push(h("p", { class: "switch", "data-value": value }, `${up ? "From" : "Down from"} ${label} = `, h("strong", {}, words.amount(value)), up ? " on" : "", " the best plan is ", h("code", {}, expressionOf(point.best)), `${expressionOf(point.best) === expressionOf(plan) ? " with other probes" : ""}. `, looker(point)));
   }
-  if (!switches.length && here) lines.push(h("p", { class: "note" }, "The best plan is the same over the whole span."));
-  if (plan.caches.length) lines.push(h("p", { class: "note" }, "The lines are of this plan without its caches."));
+  if (!switches.length && here && !here.beaten) lines.push(h("p", { class: "note" }, "No plan is better than this one over the whole span."));
+  if (plan.caches.length) lines.push(h("p", { class: "note" }, "All this is without caches."));
   findings.replaceChildren(...lines);
 }
-
-const sameTree = (plan, other) => expressionOf(plan) === expressionOf(other);
 
 function looker(point) {
   return h("button", { type: "button", class: "link", onclick: () => { scan.looking = true; view(point.best, `best at ${scan.label} = ${words.amount(point.value)}`); scan.looking = false; } }, "show it");

@@ -139,7 +139,7 @@ function draw(plan, label, moved, mark, pointed, compact) {
     part.setAttribute("data-key", node.id);
     part.setAttribute("role", "treeitem");
     part.setAttribute("aria-level", node.level);
-    part.setAttribute("aria-label", described(plan, node) + (moved.has(node.id) ? "; moved" : ""));
+    part.setAttribute("aria-description", described(plan, node) + (moved.has(node.id) ? "; moved" : ""));
     part.setAttribute("tabindex", i === 0 ? 0 : -1);
     part.addEventListener("pointerenter", () => reach(i));
     part.addEventListener("pointerleave", () => reach(null));
