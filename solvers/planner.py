@@ -13,11 +13,9 @@ from importlib import import_module
 from models.plan import Plan
 from models.request import Method, PlanRequest
 from solvers.caches.in_plans import caches_in_plans
-from solvers.components import join_components
 from solvers.cost import CostModel
 from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.graph import join_graph
-from solvers.greedy_tree import greedy_tree
 from solvers.plan_builder import build_plan
 from solvers.search import Caps, Found, Problem, Search
 
@@ -69,13 +67,10 @@ def search(request: PlanRequest, problem: Problem, deadline: Deadline) -> Found:
 
 
 def begin(problem: Problem, progress: Progress) -> None:
-    """Tell whoever listens a first plan, before any search: a greedy one is there in a millisecond or two."""
-    model = problem.model
-    model.check_range()
+    """What comes before any search."""
+    problem.model.check_range()
     progress.begin(problem)
-    if progress.listens:
-        progress.doing("searching")
-        progress.planned([join_components(model, [greedy_tree(model, component) for component in model.graph.components])])
+    progress.doing("searching")
 
 
 def plan(request: PlanRequest, progress: Progress = NOBODY) -> Plan:
