@@ -8,16 +8,25 @@ import signal
 import subprocess
 import time
 
+import solvers.progress
 from app.endpoints import ENDPOINTS
 from app.worker import main
 from models.base import Model
 from models.request import PlanRequest
 from models.service import Health
+from solvers.deadline import NOBODY, Deadline, Progress
+from solvers.planner import problem_of
+
+FLOOD = 50_000  # incumbents, a quarter of a kilobyte each
 
 
-def misbehave(request: Model) -> Model:
+def misbehave(request: Model, progress: Progress = NOBODY) -> Model:
     assert isinstance(request, PlanRequest)
     deed = request.query.streams[0].name
+    if deed.startswith("tell_"):
+        progress.begin(problem_of(request))
+        progress.drafted(1.0, 1.0)
+        deed = deed.removeprefix("tell_")
     if deed == "hang":
         time.sleep(3600)
     elif deed == "hang_in_native_code":
@@ -26,6 +35,8 @@ def misbehave(request: Model) -> Model:
         subprocess.run(["sleep", "3600"], check=True)
     elif deed == "nap":
         time.sleep(0.5)
+    elif deed == "doze":
+        time.sleep(3.0)
     elif deed == "die":
         os.kill(os.getpid(), signal.SIGSEGV)
     elif deed == "fail":
@@ -33,6 +44,13 @@ def misbehave(request: Model) -> Model:
     elif deed == "print":
         print("a solver that talks")  # noqa: T201
         os.system("echo and its child process")
+    elif deed == "flood":
+        solvers.progress.EVERY = 0.0
+        for i in range(FLOOD):
+            progress.drafted(1.0 / (2 + i), 1.0)
+    elif deed == "wait":
+        while not Deadline.after(3600.0, progress).expired():
+            time.sleep(0.001)
     elif deed == "say_limit":
         raise_limit(request.options.time_limit)
     return Health(status="ok")
