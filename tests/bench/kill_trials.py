@@ -3,7 +3,8 @@
     python -m tests.bench.kill_trials [--kills 20] [--seed 0]
 
 One pipeline works through files, one per batch. It is killed, with its JVM, at a random moment after at least one more batch
-was committed, and started again on the same checkpoint, every time with another plan for the same query.
+was committed, and started again on the same checkpoint, every time with another plan for the same query: other probe orders,
+other materialized states, caches or none.
 """
 
 from __future__ import annotations
@@ -23,13 +24,22 @@ from urllib.parse import unquote, urlparse
 
 import spark_adapter
 from spark_adapter.session import open_session
+from tests.spark_adapter.cells import with_caches
 from tests.spark_adapter.nested_loop import Row, nested_loop
-from tests.spark_adapter.plans import Shape, bindings_of, make_plan, make_query, moment, write_stream
+from tests.spark_adapter.plans import bindings_of, make_plan, make_query, moment, write_stream
 
 __all__ = ["main", "trials"]
 
 QUERY = make_query({"a": 8, "b": 4, "c": 6}, ["a.x = b.x", "b.y = c.y"])
-SHAPES: list[Shape] = [["a", "b", "c"], [["a", "b"], "c"], [["c", "b"], "a"], ["c", "b", "a"]]
+FLAT = make_plan(QUERY, ["a", "b", "c"])
+# What a plan may keep besides the streams: nothing, a materialized pair, another one, caches with room for all and for little.
+PLANS = [
+    FLAT,
+    make_plan(QUERY, [["a", "b"], "c"]),
+    with_caches(FLAT, [("join-1", "c", 0, 1, "prefix", 1e6)]),
+    make_plan(QUERY, [["c", "b"], "a"]),
+    with_caches(FLAT, [("join-1", "c", 0, 1, "global", 3e3), ("join-1", "b", 1, 1, "prefix", 1e6)]),
+]
 SCHEMA = "id BIGINT, ts TIMESTAMP, x BIGINT, y BIGINT"
 ROOT = Path(__file__).parents[2]
 PATIENCE = 300.0  # seconds for one start to reach its next commit
@@ -43,11 +53,11 @@ def rows(files: int, seed: int) -> dict[str, list[Row]]:
     }
 
 
-def work(folder: Path, shape: int) -> None:
+def work(folder: Path, start: int) -> None:
     """The process that is killed: run the pipeline to its end."""
     spark = open_session({"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
     bindings = bindings_of(folder, {stream.name: SCHEMA for stream in QUERY.streams}, watermark="1 second")
-    spark_adapter.compile(make_plan(QUERY, SHAPES[shape % len(SHAPES)]), bindings, spark).start().await_termination()
+    spark_adapter.compile(PLANS[start % len(PLANS)], bindings, spark).start().await_termination()
 
 
 def committed(folder: Path) -> int:
@@ -79,7 +89,7 @@ def trials(folder: Path, kills: int, seed: int = 0) -> tuple[int, int, int]:
     hits = 0
     for start in range(kills + 1):
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.kill_trials", "--work", str(folder), "--shape", str(start)],
+            [sys.executable, "-m", "tests.bench.kill_trials", "--work", str(folder), "--start", str(start)],
             cwd=ROOT,
             start_new_session=True,
             stdout=subprocess.DEVNULL,
@@ -105,10 +115,10 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--work", type=Path)
-    parser.add_argument("--shape", type=int, default=0)
+    parser.add_argument("--start", type=int, default=0)
     arguments = parser.parse_args()
     if arguments.work is not None:
-        work(arguments.work, arguments.shape)
+        work(arguments.work, arguments.start)
         return
     with tempfile.TemporaryDirectory() as folder:
         hits, expected, wrong = trials(Path(folder), arguments.kills, arguments.seed)
