@@ -152,6 +152,9 @@ def said(error: BaseException) -> str:
     whole = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
     lines = [line.strip() for line in whole.splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
+    if text.endswith("Traceback (most recent call last):"):
+        # A Python source failed: what it says comes last.
+        text = text.removesuffix("Traceback (most recent call last):") + next(line for line in reversed(lines) if not line.startswith("SQLSTATE"))
     if text.startswith("[") and "] " in text:
         text = text.split("] ", 1)[1]
     return text.split(" SQLSTATE:", 1)[0].rstrip(" .;")

@@ -115,7 +115,7 @@ def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: Spark
             reader = reader.schema(binding.source.schema_)
         frame = reader.load()
     except SPARK_ERRORS as error:
-        faults.append((f"{at}/source", f"Spark cannot open the source of {name}: {said(error)}"))
+        faults.append((f"{at}/source", f"Spark cannot open the source of {name}: {said(error)}{_package(binding.source.format, error, spark)}"))
         return None
     event_time = F.lit(None).cast("timestamp")
     try:
@@ -143,6 +143,19 @@ def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: Spark
     return _Opened(frame, event_time, columns)
 
 
+# Formats that are Spark's own but come in packages of their own.
+PACKAGES = {"kafka": "spark-sql-kafka-0-10", "avro": "spark-avro", "protobuf": "spark-protobuf"}
+
+
+def _package(name: str, error: BaseException, spark: SparkSession) -> str:
+    """What to add where a format of Spark's is not found."""
+    if name.lower() not in PACKAGES or "Failed to find" not in str(error):
+        return ""
+    scala = str(spark.sparkContext._jvm.scala.util.Properties.versionNumberString()).rsplit(".", 1)[0]
+    package = f"org.apache.spark:{PACKAGES[name.lower()]}_{scala}:{spark.version}"
+    return f'; its package is not there: add spark.jars.packages: "{package}" under spark in the bindings'
+
+
 def _not_a_time(name: str, text: str, kind: T.DataType) -> str:
     return f"the event time of {name}, {text!r}, is {kind.simpleString().upper()}; it must be a TIMESTAMP, for example CAST({text} AS TIMESTAMP)"
 
@@ -158,10 +171,10 @@ def _comparison_types(query: Query, opened: dict[str, _Opened], faults: list[Fau
         common = _common(types[left], types[right])
         ordered = predicate.op not in (Comparison.EQ, Comparison.NE)
         if common is None or (ordered and isinstance(common, (T.BooleanType, T.BinaryType))):
-            kinds = " with ".join(types[side].simpleString().upper() for side in (left, right))
-            faults.append(
-                ("/streams", f"predicate {p}, {predicate.left} {predicate.op} {predicate.right}, compares {kinds}; cast one of them under columns")
-            )
+            kinds = [types[side].simpleString().upper() for side in (left, right)]
+            both = kinds[0] == kinds[1]
+            wrong = f"{kinds[0]}, which has no such comparison; name a part of it" if both else f"{' with '.join(kinds)}; cast one of them"
+            faults.append(("/streams", f"predicate {p}, {predicate.left} {predicate.op} {predicate.right}, compares {wrong} under columns"))
         elif linked[left] is not linked[right]:
             group = linked[left] + linked[right]
             for member in group:
@@ -172,7 +185,8 @@ def _comparison_types(query: Query, opened: dict[str, _Opened], faults: list[Fau
         for member in group:
             kind = _common(kind, types[member]) if kind is not None else None
         if kind is None:
-            if attribute == group[0]:
+            # Alone in its group, it was named with its predicate already.
+            if attribute == group[0] and len(group) > 1:
                 names = ", ".join(".".join(member) for member in group)
                 faults.append(
                     ("/streams", f"{names} are compared with one another, but no type of Spark holds all their values; cast them under columns")

@@ -15,7 +15,8 @@ pushes a component out of its window, the smallest of a row's. Two partial rows 
 
 Caches (paper 1) answer a segment of a route by key. They are worked like the paper's: an entry is made on a miss, from
 all rows of that key, and each arrival's new joined rows are added to the entries there are. Since inputs are worked off one after
-the other, an entry is always what the states are at that moment. Beyond its capacity a cache drops the keys not used longest.
+the other, an entry is always what the states are at that moment. Beyond its capacity, which is the memory that the plan gives it, a
+cache drops the keys not used longest.
 
 The guarantee: exactly the results of contract §1, whatever plan, cells, caches and batches. Complexity: that of the joins,
 plus reading all state once a batch.
@@ -34,7 +35,7 @@ from typing import Any, Protocol
 import numpy as np
 import polars as pl
 
-from spark_adapter.stem.program import FOREVER, PANES, Cached, Comparison, Join, Module, Program, Route, Segment, Step
+from spark_adapter.stem.program import ENTRY_BYTES, FOREVER, PANES, Cached, Comparison, Join, Module, Program, Route, Segment, Step
 from spark_adapter.stem.shares import Grid
 
 __all__ = ["Outcome", "Store", "decode", "encode", "evict", "work_off"]
@@ -443,9 +444,9 @@ class _Batch:
             i += 1
         for cache in waiting:
             if route.input in cache.upkeep:
-                entered: pl.DataFrame | None = arrived
+                entered = self._of_entries(cache, arrived)
                 for step in cache.upkeep[route.input]:
-                    entered = self._joined(entered, self._visible(join, k, step.target), step)
+                    entered = self._of_entries(cache, self._joined(entered, self._visible(join, k, step.target), step))
                 self._add(cache, entered)
         return partial
 
@@ -564,14 +565,22 @@ class _Batch:
         values = {"hi": FOREVER, "mx": -FOREVER, "h": 0} | ({"die": FOREVER, "sq": 0} if self.program.counted else {})
         return [pl.lit(value, dtype=pl.Int64).alias(name) for name, value in values.items()]
 
+    def _of_entries(self, cache: Cached, rows: pl.DataFrame | None) -> pl.DataFrame | None:
+        """Those rows whose part of the key, as far as they have it yet, some entry has: no others need to be joined on."""
+        keys = self.entries[cache.key].keys
+        if rows is None or keys is None:
+            return None
+        known = [column for column in cache.columns if column in rows.columns]
+        if not known:
+            return rows
+        fitting = rows.join(keys, on=known, how="semi")
+        return fitting if fitting.height else None
+
     def _add(self, cache: Cached, rows: pl.DataFrame | None) -> None:
         """New rows of the cached join, to the entries of their keys where there are any."""
-        entries = self.entries[cache.key]
-        if rows is None or entries.keys is None:
-            return
-        fitting = rows.join(entries.keys, on=cache.columns, how="semi")
-        if fitting.height:
-            entries.grow(fitting)
+        fitting = self._of_entries(cache, rows)
+        if fitting is not None:
+            self.entries[cache.key].grow(fitting)
 
     def _keep_caches(self) -> dict[str, dict[str, float]]:
         sizes: dict[str, dict[str, float]] = {}
@@ -589,7 +598,7 @@ class _Batch:
                     self.store.remove(name)
             held = 0 if rows is None else rows.height
             if self.grid.home(self.cell, cache.streams):
-                size = held * cache.tuple_bytes + (0 if keys is None else keys.height) * _key_bytes(cache)
+                size = held * cache.tuple_bytes + (0 if keys is None else keys.height) * ENTRY_BYTES
                 sizes[cache.key] = {"hits": entries.hits, "misses": entries.misses, "rows": held, "bytes": size}
         return sizes
 
@@ -599,22 +608,17 @@ class _Batch:
         """Without the keys that were not used longest, once the cache has outgrown its capacity. A key without rows takes room too."""
         capacity = cache.capacity * self.grid.copies(cache.streams) / self.grid.cells
         held = 0 if rows is None else rows.height
-        if keys is None or held * cache.tuple_bytes + keys.height * _key_bytes(cache) <= capacity:
+        if keys is None or held * cache.tuple_bytes + keys.height * ENTRY_BYTES <= capacity:
             return rows, keys
         ranked = keys.with_columns(held=pl.lit(0, dtype=pl.Int64))
         if rows is not None:
             per_key = rows.group_by(cache.columns).agg(pl.len().cast(pl.Int64).alias("held"))
             ranked = keys.join(per_key, on=cache.columns, how="left").with_columns(pl.col("held").fill_null(0))
         ranked = ranked.sort(["used", *cache.columns], descending=[True, *(False for _ in cache.columns)])
-        size = (pl.col("held") * cache.tuple_bytes + _key_bytes(cache)).cum_sum()
+        size = (pl.col("held") * cache.tuple_bytes + ENTRY_BYTES).cum_sum()
         kept = ranked.filter(size <= capacity).drop("held")
         self.entries[cache.key].changed = True
         return None if rows is None else rows.join(kept, on=cache.columns, how="semi"), kept
-
-
-def _key_bytes(cache: Cached) -> int:
-    """A key's columns and when it was used last, at eight bytes each."""
-    return 8 * (len(cache.columns) + 1)
 
 
 def _sampled(frame: pl.DataFrame, most: int) -> pl.DataFrame:

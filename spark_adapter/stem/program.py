@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Cached", "Comparison", "Join", "Module", "Program", "Route", "Segment", "Step", "Stream", "program_of"]
 
 PANES = 16  # a window is kept as this many chunks; a chunk is dropped when all of it is dead, so at most 1/16 is held too long
+ENTRY_BYTES = 32.0  # of a cache's key, in the plan's measure; its rows are measured by their streams' tuple_bytes
 FOREVER = 1 << 61  # microseconds: beyond every event time, and the sum of two still fits 64 bits
 
 
@@ -371,8 +372,12 @@ def _classes(query: Query, members: Sequence[str], present: Sequence[str]) -> di
 def _upkept(query: Query, cache: Cached, routes: Mapping[str, Route], modules: Mapping[str, Module]) -> Cached:
     """How each arrival keeps the cache current: from its own route where that makes the cached join anyway, else by steps of its own.
 
-    The first is the prefix invariant of paper 1. Where it does not hold, the paper keeps a semijoin with the streams
-    in between; here the cached join itself is kept, which costs the extra steps and needs no counts of witnesses.
+    The first is the prefix invariant of paper 1. Where it does not hold, the paper updates entries from a larger join that passes
+    by anyway, and so keeps of new rows only those with partners there (X ⋉ Y). Here new rows are joined by steps of their own,
+    as soon as possible only those whose key has an entry. What is held is what the plan prices: the rows of X for the keys in use. The steps
+    are work that the plan does not price; in return, rows that are alike need no counts of witnesses, and event times
+    may come in any order: with the arriving input itself in Y, an entry would have to die with the last row that carries its key,
+    and one that is out of order could still need it.
     """
     by_key = {module.key: module for module in modules.values()}
     wanted = set(cache.inputs)

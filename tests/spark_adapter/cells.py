@@ -114,7 +114,8 @@ class Cells:
 def by_definition(query: Query, batches: Sequence[tuple[Batch, int]]) -> Counter[tuple[int, ...]]:
     """Every combination of rows that came in time: predicates, windows of time, and windows of rows as they stood at the last arrival.
 
-    Rows arrive batch by batch, within a batch by event time, then stream, then hash.
+    Rows arrive batch by batch, within a batch by event time, then stream, then hash. Combinations grow stream by stream
+    and are dropped at the first predicate that fails or window of time that they leave: the rest is as the definition has it.
     """
     names = [stream.name for stream in query.streams]
     arrived: list[tuple[str, Arrival]] = []
@@ -122,23 +123,35 @@ def by_definition(query: Query, batches: Sequence[tuple[Batch, int]]) -> Counter
         now = [(row["ts"], i, _hash(name, sorted(row.items())), name, row) for i, name in enumerate(names) for row in batch.get(name, ())]
         arrived += [(name, row) for ts, _, _, name, row in sorted(now, key=lambda item: item[:3]) if ts >= watermark]
     rows = {name: [(n, row) for n, (whose, row) in enumerate(arrived) if whose == name] for name in names}
-    conditions = []
-    for predicate in query.predicates:
-        (left, x), (right, y) = predicate.left.split("."), predicate.right.split(".")
-        conditions.append((OPERATORS[predicate.op.value], names.index(left), x, names.index(right), y))
-    found: Counter[tuple[int, ...]] = Counter()
-    for combination in itertools.product(*(rows[name] for name in names)):
-        last = max(n for n, _ in combination)
-        newest = max(row["ts"] for _, row in combination)
-        for stream, (n, row) in zip(query.streams, combination, strict=True):
-            if stream.window.seconds is not None and newest - row["ts"] > round(stream.window.seconds * SECOND):
-                break
-            if stream.window.rows is not None and sum(1 for m, _ in rows[stream.name] if n < m <= last) >= stream.window.rows:
-                break
-        else:
-            if all(compare(combination[left][1][x], combination[right][1][y]) for compare, left, x, right, y in conditions):
-                found[tuple(row["id"] for _, row in combination)] += 1
-    return found
+    combinations: list[tuple[tuple[int, Arrival], ...]] = [()]
+    for j, name in enumerate(names):
+        conditions = []
+        for predicate in query.predicates:
+            (left, x), (right, y) = predicate.left.split("."), predicate.right.split(".")
+            if max(names.index(left), names.index(right)) == j:
+                conditions.append((OPERATORS[predicate.op.value], names.index(left), x, names.index(right), y))
+        combinations = [
+            grown
+            for found in combinations
+            for arrival in rows[name]
+            for grown in [(*found, arrival)]
+            if all(compare(grown[left][1][x], grown[right][1][y]) for compare, left, x, right, y in conditions)
+            and _within_time(query, [row for _, row in grown])
+        ]
+    return Counter(tuple(row["id"] for _, row in found) for found in combinations if _within_rows(query, rows, found))
+
+
+def _within_time(query: Query, found: Sequence[Arrival]) -> bool:
+    newest = max(row["ts"] for row in found)
+    lengths = [stream.window.seconds for stream in query.streams]
+    return all(length is None or newest - row["ts"] <= round(length * SECOND) for length, row in zip(lengths, found, strict=False))
+
+
+def _within_rows(query: Query, rows: Mapping[str, Sequence[tuple[int, Arrival]]], found: Sequence[tuple[int, Arrival]]) -> bool:
+    last = max(n for n, _ in found)
+    lengths = [stream.window.rows for stream in query.streams]
+    newer = [sum(1 for m, _ in rows[stream.name] if n < m <= last) for stream, (n, _) in zip(query.streams, found, strict=True)]
+    return all(length is None or more < length for length, more in zip(lengths, newer, strict=True))
 
 
 def reordered(plan: Plan, orders: Mapping[tuple[str, str], Sequence[int]]) -> Plan:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,29 +18,9 @@ from spark_adapter.native import check_native, native
 from spark_adapter.sources import read_streams
 from tests.spark_adapter.nested_loop import Row, nested_loop
 from tests.spark_adapter.plans import Shape, bindings_of, make_plan, make_query, moment, write_stream
+from tests.spark_adapter.runs import SCHEMA, generated, true_ids
 
 pytestmark = pytest.mark.spark
-
-SCHEMA = "id BIGINT, ts TIMESTAMP, x BIGINT, y BIGINT, z BIGINT"
-
-
-def generated(query: Query, rows: int, seed: int, disorder: float = 0.0) -> dict[str, list[Row]]:
-    """Rows of every stream over 30 seconds, in order of arrival: event times lie up to `disorder` seconds back."""
-    rng = random.Random(seed)
-    result: dict[str, list[Row]] = {}
-    for stream in query.streams:
-        arrivals = sorted(rng.randrange(30_000) for _ in range(rows))
-        result[stream.name] = [
-            {
-                "id": k,
-                "ts": moment(arrival / 1000 - (rng.randrange(round(disorder * 1000)) / 1000 if disorder else 0)),
-                "x": rng.randrange(6),
-                "y": rng.randrange(6),
-                "z": rng.randrange(6),
-            }
-            for k, arrival in enumerate(arrivals)
-        ]
-    return result
 
 
 def run(spark: SparkSession, plan: Plan, folder: Path, rows: Mapping[str, Sequence[Row]], files: int = 2, **more: Any) -> list[dict[str, Any]]:
@@ -57,10 +36,6 @@ def run(spark: SparkSession, plan: Plan, folder: Path, rows: Mapping[str, Sequen
 
 def ids(query: Query, results: Sequence[dict[str, Any]]) -> Counter[tuple[int, ...]]:
     return Counter(tuple(result[stream.name]["id"] for stream in query.streams) for result in results)
-
-
-def true_ids(query: Query, rows: Mapping[str, Sequence[Row]]) -> Counter[tuple[int, ...]]:
-    return Counter(tuple(row["id"] for row in result) for result in nested_loop(query, rows))
 
 
 @pytest.mark.parametrize(

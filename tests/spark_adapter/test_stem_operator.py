@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.plan import Plan
+import solvers.caches.figures
+import spark_adapter.stem.program
+from models.plan import CacheKind, Plan
 from models.request import PlanRequest, Query
 from solvers.planner import plan as planned
 from spark_adapter.stem.statistics import Measured
@@ -28,8 +30,11 @@ def run(plan: Plan, batches: Sequence[tuple[Batch, int]], parallelism: int = 1) 
     return cells, found
 
 
-def steady(query: Query, seconds: int, per_second: int, values: int, seed: int = 0, every: float = 1.0) -> list[tuple[Batch, int]]:
-    """Rows of every stream at an even rate, in batches of `every` seconds, the watermark at the end of the batch before."""
+def steady(query: Query, seconds: int, per_second: int | None, values: int, seed: int = 0, every: float = 1.0) -> list[tuple[Batch, int]]:
+    """Rows of every stream at an even rate, its own unless one is given, in batches of `every` seconds.
+
+    The watermark is the end of the batch before.
+    """
     rng = random.Random(seed)
     identity = 0
     result: list[tuple[Batch, int]] = []
@@ -37,8 +42,9 @@ def steady(query: Query, seconds: int, per_second: int, values: int, seed: int =
         batch: dict[str, list[dict[str, int]]] = {}
         for stream in query.streams:
             batch[stream.name] = []
-            for k in range(round(per_second * every)):
-                at = round((n + k / (per_second * every)) * every * SECOND)
+            count = round((per_second or stream.rate) * every)
+            for k in range(count):
+                at = round((n + k / count) * every * SECOND)
                 batch[stream.name].append({"id": identity, "ts": at, "x": rng.randrange(values), "y": rng.randrange(values)})
                 identity += 1
         result.append((batch, round(n * every * SECOND) if n else -1))
@@ -164,6 +170,36 @@ def test_a_cache_beyond_its_capacity_drops_keys_and_no_results() -> None:
     notes = [cache for outcome in cells.outcomes for cache in outcome.statistics["caches"].values()]
     assert 125_000.0 < max(note["bytes"] for note in notes) <= 250_000.0
     assert sum(note["misses"] for note in notes) > 5
+
+
+def test_a_global_cache_holds_what_its_plan_prices() -> None:
+    """The planner's own cache, over data as the request says: its entries take the memory, and miss as seldom, as the plan says."""
+    streams = [
+        {"name": name, "rate": rate, "window": {"seconds": seconds}, "distinct": {"x": 10}}
+        for name, rate, seconds in [("s0", 10, 5), ("s1", 100, 2), ("s2", 10, 2), ("s3", 50, 2)]
+    ]
+    predicates = [{"left": f"s{i}.x", "right": f"s{i + 1}.x"} for i in range(3)]
+    request = {"query": {"streams": streams, "predicates": predicates}, "options": {"method": "mjoin", "caches": "global"}}
+    plan = planned(PlanRequest.model_validate(request))
+    (number,) = [k for k, cache in enumerate(plan.caches) if cache.kind is CacheKind.GLOBAL]
+    priced = plan.caches[number]
+    assert priced.semijoin
+    batches = steady(plan.query, seconds=12, per_second=None, values=10, every=0.5)
+    cells, found = run(plan, batches)
+    assert found == run(plan.model_copy(update={"caches": []}), batches)[1]
+    segment = next(s for join in cells.program.joins for route in join.routes for s in route.segments if s.name == priced.id)
+    notes = [outcome.statistics["caches"][segment.cache] for outcome in cells.outcomes]
+    settled = notes[12:]
+    assert all(note["bytes"] <= priced.memory_bytes for note in notes)
+    assert max(note["bytes"] for note in settled) >= 0.8 * priced.memory_bytes
+    lookups = sum(note["hits"] + note["misses"] for note in settled)
+    assert lookups > 500
+    # The watermark follows by a batch, a quarter of a window: so much more than is live is held, and what it displaces misses again.
+    assert sum(note["misses"] for note in settled) <= 1.25 * priced.miss_probability * lookups
+
+
+def test_plan_and_operator_measure_an_entry_alike() -> None:
+    assert spark_adapter.stem.program.ENTRY_BYTES == solvers.caches.figures.ENTRY_BYTES
 
 
 def test_keys_that_find_nothing_do_not_pile_up_in_a_cache() -> None:

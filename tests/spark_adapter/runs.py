@@ -1,0 +1,148 @@
+"""Streams as files, plans over them on Spark, and what came out: shared by the tests of both engines."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import spark_adapter
+from models.plan import Plan
+from models.request import Query
+from spark_adapter.pipeline import Pipeline
+from tests.spark_adapter.cells import SECOND, Batch, Case, by_definition
+from tests.spark_adapter.nested_loop import Row, nested_loop
+from tests.spark_adapter.plans import bindings_of, moment, write_stream
+
+__all__ = ["SCHEMA", "TOGETHER", "Ids", "Job", "differences", "generated", "ids", "run", "run_all", "true_ids", "write", "written"]
+
+SCHEMA = "id BIGINT, ts TIMESTAMP, x BIGINT, y BIGINT, z BIGINT"
+TOGETHER = 3  # pipelines at a time: a batch is mostly waiting, for tasks to be scheduled and files to be renamed
+
+Ids = Counter[tuple[int, ...]]
+"""Results as the ids of their rows, in the order of the query's streams."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One plan over the files in one folder. Several may read the same files: give those a `place` of their own to write to."""
+
+    plan: Plan
+    folder: Path
+    cells: int | None = None
+    engine: str = "stem"
+    place: Path | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the bindings, and `watermark`."""
+
+    @property
+    def out(self) -> Path:
+        return self.place or self.folder
+
+
+def generated(query: Query, rows: int, seed: int, disorder: float = 0.0, values: int = 6, seconds: float = 30) -> dict[str, list[Row]]:
+    """Rows of every stream over `seconds`, in order of arrival: event times lie up to `disorder` seconds back."""
+    rng = random.Random(seed)
+    result: dict[str, list[Row]] = {}
+    for stream in query.streams:
+        arrivals = sorted(rng.randrange(round(seconds * 1000)) for _ in range(rows))
+        result[stream.name] = [
+            {
+                "id": k,
+                "ts": moment(arrival / 1000 - (rng.randrange(round(disorder * 1000)) / 1000 if disorder else 0)),
+                "x": rng.randrange(values),
+                "y": rng.randrange(values),
+                "z": rng.randrange(values),
+            }
+            for k, arrival in enumerate(arrivals)
+        ]
+    return result
+
+
+def write(folder: Path, rows: Mapping[str, Sequence[Row]], files: int = 2) -> None:
+    """A folder of files per stream: every file is a batch."""
+    for name, listed in rows.items():
+        write_stream(folder / name, listed, files)
+
+
+def run(spark: SparkSession, job: Job) -> Pipeline:
+    """The pipeline, at its end."""
+    pipeline = _started(spark, job)
+    assert pipeline.await_termination()
+    return pipeline
+
+
+def run_all(spark: SparkSession, jobs: Sequence[Job]) -> list[Pipeline]:
+    """Several pipelines side by side, each to its end."""
+    done: list[Pipeline] = []
+    for k in range(0, len(jobs), TOGETHER):
+        started = [_started(spark, job) for job in jobs[k : k + TOGETHER]]
+        done += started
+        for pipeline in started:
+            assert pipeline.await_termination()
+    return done
+
+
+def _started(spark: SparkSession, job: Job) -> Pipeline:
+    own = {"sink": {"format": "json", "options": {"path": str(job.out / "out")}}, "checkpoint": str(job.out / "checkpoint")}
+    bindings = bindings_of(job.folder, {stream.name: SCHEMA for stream in job.plan.query.streams}, **(own | dict(job.more)))
+    return spark_adapter.compile(job.plan, bindings, spark, job.engine, cells=job.cells).start()
+
+
+def differences(spark: SparkSession, folder: Path, cases: Sequence[Case]) -> list[tuple[Case, Ids, Ids]]:
+    """The cases whose results on Spark are not those of the definition, with what is missing and what is too much.
+
+    Rows with the same event time in one batch have an order of arrival that only their hashes decide, and these are others on
+    Spark: where windows are counted in rows, every row gets a time of its own.
+    """
+    jobs: list[Job] = []
+    moved: list[Case] = []
+    for k, case in enumerate(cases):
+        own = folder / str(k)
+        if any(stream.window.rows is not None for stream in case.plan.query.streams):
+            case = replace(case, batches=_apart(case))
+        moved.append(case)
+        for stream in case.plan.query.streams:
+            (own / stream.name).mkdir(parents=True)
+            for n, (batch, _) in enumerate(case.batches):
+                rows = [{**row, "ts": moment(row["ts"] / SECOND).isoformat(), "z": 0} for row in batch.get(stream.name, ())]
+                path = own / stream.name / f"{n}.json"
+                path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+                os.utime(path, (1_000_000_000 + n, 1_000_000_000 + n))
+        jobs.append(Job(case.plan, own, case.parallelism, more={"watermark": "1 hour"}))
+    run_all(spark, jobs)
+    found = []
+    for case, job in zip(moved, jobs, strict=True):
+        expected = by_definition(case.plan.query, [(batch, -1) for batch, _ in case.batches])
+        results = ids(case.plan.query, job.out)
+        if results != expected:
+            found.append((case, expected - results, results - expected))
+    return found
+
+
+def _apart(case: Case) -> list[tuple[Batch, int]]:
+    later = itertools.count()
+    return [
+        ({name: [{**row, "ts": row["ts"] + next(later)} for row in rows] for name, rows in batch.items()}, watermark)
+        for batch, watermark in case.batches
+    ]
+
+
+def written(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for path in sorted((folder / "out").glob("*.json")) for line in path.read_text().splitlines()]
+
+
+def ids(query: Query, folder: Path) -> Ids:
+    return Counter(tuple(line[stream.name]["id"] for stream in query.streams) for line in written(folder))
+
+
+def true_ids(query: Query, rows: Mapping[str, Sequence[Row]]) -> Ids:
+    return Counter(tuple(row["id"] for row in result) for result in nested_loop(query, rows))
