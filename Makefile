@@ -4,7 +4,7 @@ BIN := .venv/bin
 SETUP := .venv/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint bench setup clean
+.PHONY: demo test lint bench screenshots setup clean
 
 setup: $(SETUP)
 
@@ -36,5 +36,8 @@ lint: $(SETUP)
 bench: $(SETUP)
 	@$(BIN)/python -m tests.bench
 
+screenshots: $(SETUP)
+	@$(BIN)/python -m tests.browser.screenshots
+
 clean:
-	rm -rf .venv .demo build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .demo .screenshots build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

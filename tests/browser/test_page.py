@@ -105,6 +105,18 @@ def test_allowances_are_marked_where_the_cpu_is_short(page_service: Service) -> 
         assert sorted(marked) == sorted(name for name, share in least.items() if share < 1) and marked
 
 
+def test_caches_are_marked_on_their_inputs(page_service: Service) -> None:
+    with page_service.opened() as it:
+        it.pick("fraud")
+        it.page.select_option('[data-pointer="/options/method"]', "mjoin")
+        it.settled()
+        caches = it.asked("/v1/plans", it.request())["caches"]
+        marked = it.page.eval_on_selector_all(
+            "#tree-pane .part:has(.badge.cache)", "parts => parts.map((part) => [part.dataset.key, part.querySelector('.badge.cache').textContent])"
+        )
+        assert sorted(marked) == sorted([cache["input"], cache["id"]] for cache in caches) and marked
+
+
 def test_a_point_of_the_frontier_is_a_plan_to_look_at(page_service: Service) -> None:
     with page_service.opened() as it:
         it.pick("star")
@@ -225,6 +237,9 @@ def test_a_long_solve_can_be_cancelled_and_the_last_answer_stays(page_service: S
         it.page.click("#paste")
         it.page.fill("#json", json.dumps(clique(18, 60.0)))
         it.page.wait_for_function("() => /solving [0-9.]+ s/.test(document.querySelector('#status').textContent)", timeout=PATIENCE)
+        it.page.wait_for_function("() => /so far .* CPU/.test(document.querySelector('#incumbent').textContent)", timeout=PATIENCE)
+        it.page.wait_for_function("() => /gap [0-9.]+ %/.test(document.querySelector('#status').textContent)", timeout=PATIENCE)
+        assert "bound" in it.page.inner_text("#incumbent")
         until(lambda: page_service.pool.busy == 1, "a worker solved")
         it.page.click("#cancel")
         it.settled()
@@ -281,7 +296,7 @@ def test_a_burst_of_edits_leaves_the_last_answer_and_no_queue(page_service: Serv
         assert it.request() == wanted and it.fingerprint() == plan["fingerprint"]
         assert f"{last / 1000:.3g}k/s" in (it.page.text_content('#tree-pane [data-key="bids"]') or "")
         assert it.page.inner_text("#cpu-meter strong") == f"{plan['cost']['cpu']:.3g}"
-        assert most <= 2  # one for the plan, one for what is asked about it
+        assert most <= 3  # one for the plan, one for what is asked about it, one that is being given up
         until(lambda: page_service.pool.busy == 0 and page_service.pool.waiting == 0, "the service was idle")
 
 

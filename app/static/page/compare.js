@@ -106,17 +106,22 @@ function changes(diff) {
 
 const shownFigure = (figure, value) => (value === null ? "–" : /bytes$/.test(figure) ? words.bytes(value) : words.amount(value));
 
+/** Whether a change is for the worse or the better, where that can be said: rates are neither. */
+function leaning({ figure, ratio }) {
+  if (ratio === null || /rate$/.test(figure)) return "";
+  return ratio > 1 === (figure !== "headroom") ? "worse" : "better";
+}
+
 function figures(diff) {
   if (!diff.cost.length) return h("p", { class: "note" }, "No figure differs.");
   const rows = diff.cost.slice(0, MOST_ROWS).map((change) => {
-    const worse = change.ratio === null ? "" : change.ratio > 1 ? "up" : "down";
     return h(
       "tr",
       {},
       h("th", { scope: "row" }, change.figure),
       h("td", {}, shownFigure(change.figure, change.before)),
       h("td", {}, shownFigure(change.figure, change.after)),
-      h("td", { class: worse }, change.ratio === null ? (change.before === null ? "new" : "gone") : `×${words.amount(change.ratio)}`),
+      h("td", { class: leaning(change) }, change.ratio === null ? (change.before === null ? "new" : "gone") : `×${words.amount(change.ratio)}`),
     );
   });
   const head = ["figure", "held", "now", "change"].map((heading) => h("th", { scope: "col" }, heading));

@@ -223,7 +223,7 @@ function capRow(kind) {
       const [low, high] = ranges[kind];
       const chosen = Number((10 ** (low + ((high - low) * event.target.value) / SLIDER_STEPS)).toPrecision(3));
       input.value = String(chosen);
-      event.target.setAttribute("aria-valuetext", cap.shown(chosen));
+      tellCap(kind, chosen);
       changed(cap.pointer, chosen);
     },
   });
@@ -238,8 +238,7 @@ function capRow(kind) {
       byId(`${kind}-capped`).focus();
     },
   });
-  const row = h("div", { class: "cap", "data-row": cap.pointer }, h("label", { for: `${kind}-capped` }, box, ` ${cap.label}`), slider, input, h("span", { class: "unit" }, cap.unit));
-  return row;
+  return h("div", { class: "cap", "data-row": cap.pointer }, h("label", { for: `${kind}-capped` }, box, ` ${cap.label}`), slider, input, h("span", { class: "unit", id: `${kind}-words` }, cap.unit));
 }
 
 /** Sliders reach a tenth to ten times of what is capped and of what the plan needs. */
@@ -259,7 +258,12 @@ function placeSlider(kind) {
   if (!slider || !ranges[kind] || typeof value !== "number" || value <= 0) return;
   const [low, high] = ranges[kind];
   slider.value = String(Math.round(((Math.log10(value) - low) / (high - low)) * SLIDER_STEPS));
-  slider.setAttribute("aria-valuetext", CAPS[kind].shown(value));
+  tellCap(kind, value);
+}
+
+function tellCap(kind, value) {
+  byId(`${kind}-slider`).setAttribute("aria-valuetext", CAPS[kind].shown(value));
+  if (kind === "memory") say(byId("memory-words"), words.bytes(value));
 }
 
 // The whole

@@ -13,9 +13,8 @@ const FAR = 6; // a cap this many times beyond all plans is named at the edge, s
 const USUAL = [["mjoin", "plain mjoin"], ["bjtree", "best binary tree"]];
 
 let found = null; // {key, points, proof} for the request without its caps, {usual, usualFor} for the request with them
-let asking = "";
 
-const uncapped = (request) => ({ ...request, resources: {}, objective: "min_cpu" });
+const uncapped = (request) => ({ ...request, resources: {}, objective: "min_cpu", options: { ...request.options, method: "auto" } });
 const keyOf = (request) => JSON.stringify(uncapped(request));
 
 export function startFrontier(background) {
@@ -34,9 +33,9 @@ function refresh(background, wanted) {
   }
   if (!wanted && request.query.streams.length > AUTOMATIC) {
     found = null;
+    for (const piece of ["frontier", "usual"]) background.drop(piece);
     return offer(background);
   }
-  asking = key;
   background.add("frontier", async (signal) => {
     say(byId("frontier-note"), "searching…");
     try {
@@ -47,7 +46,7 @@ function refresh(background, wanted) {
       found = { key, points: [], proof: "none", usual: [] };
       say(byId("frontier-note"), failure.message);
     }
-    if (asking === key) draw();
+    draw();
   });
   usualPlans(background, request, key);
 }
@@ -60,7 +59,7 @@ function usualPlans(background, request, key) {
       const plan = await post("v1/plans", { ...request, options: { ...request.options, method, caches: "off" } }, signal);
       usual.push({ plan, label, method });
     }
-    if (asking !== key && found?.key !== key) return;
+    if (key !== keyOf(state.asked)) return;
     found = { ...(found?.key === key ? found : { key, points: null, proof: "none" }), usual, usualFor: request };
     draw();
   });
@@ -98,7 +97,7 @@ function scales(all) {
 
 function draw() {
   const host = byId("frontier");
-  if (!state.plan || !found || (found.key !== keyOf(state.asked) && found.key !== asking)) return;
+  if (!state.plan || found?.key !== keyOf(state.asked)) return;
   const focused = host.contains(document.activeElement);
   const all = items();
   const [x, y] = scales(all);
@@ -115,7 +114,7 @@ function draw() {
   group.addEventListener("keydown", (event) => step(event, dots, all));
   plot.add(group);
   host.replaceChildren(plot.svg);
-  host.setAttribute("aria-busy", String(!(found.key === keyOf(state.asked) && found.points && found.usualFor === state.asked)));
+  host.setAttribute("aria-busy", String(!found.points || found.usualFor !== state.asked));
   if (focused) dots[at].focus({ preventScroll: true });
   if (found.points) {
     const count = found.points.length;

@@ -6,6 +6,7 @@
 
 const GATHER = 50; // ms without another edit; typing and dragging come faster
 const LONGEST_GATHER = 150; // ms: while somebody drags, something still moves
+export const QUIET = 250; // ms without an edit after which there is time for more than the plan
 const SLOW = 1200; // ms: giving a solve up costs the service a worker for a moment, and most end within a second
 
 export class Lane {
@@ -13,6 +14,7 @@ export class Lane {
   #waiting = null;
   #running = null;
   #timer = 0;
+  #edited = 0;
 
   /** `ask(body, signal, note)` asks; `told` hears `waiting`, `started`, `note`, `answer`, `refused`, `cancelled`, `idle`. */
   constructor(ask, told) {
@@ -28,8 +30,14 @@ export class Lane {
     return this.#newest;
   }
 
+  /** Whether nobody is typing or dragging, and nothing is asked. */
+  get quiet() {
+    return !this.busy && performance.now() - this.#edited >= QUIET;
+  }
+
   edit(makeBody) {
     this.#newest += 1;
+    this.#edited = performance.now();
     const since = this.#waiting?.since ?? performance.now();
     this.#waiting = { number: this.#newest, makeBody, since };
     this.told.waiting?.();

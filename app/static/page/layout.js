@@ -6,7 +6,7 @@
 
 // In px. `gap` is between a join and the next, where bands turn; `outlet` is to the right of the root, for the results.
 const ROOMY = { label: 158, box: 104, state: 26, gap: 84, outlet: 96, margin: 14 };
-const COMPACT = { label: 104, box: 86, state: 20, gap: 58, outlet: 74, margin: 8 };
+const COMPACT = { label: 104, box: 86, state: 20, gap: 66, outlet: 74, margin: 8 };
 const LONGEST_LABEL = 240;
 const LETTER = 7.2; // width of one, on average
 const ROW = [[14, 48], [40, 40], [Infinity, 32]]; // up to so many streams: px a row
@@ -17,7 +17,7 @@ const BAND = { least: 1.5, most: 18 };
 
 export const labelOf = (operator) => operator.streams.join("⋈");
 
-/** {nodes, size, width, height, labelWidth}; nodes in the order of the walk, each with its place, its band and its state. */
+/** {nodes, size, compact, width, height, labelWidth}; nodes in the order of the walk, each with its place, its band and its state. */
 export function layout(plan, bytesOf, compact = false) {
   const columns = columnsOf(plan);
   const size = compact || Math.max(...columns.values()) > DEEP ? COMPACT : ROOMY;
@@ -70,6 +70,7 @@ export function layout(plan, bytesOf, compact = false) {
     nodes: walk,
     labelWidth,
     size,
+    compact: size === COMPACT,
     width: rootNode.out + size.outlet,
     height: Math.max(...heights, size.margin + row * leaves.length) + size.margin,
   };

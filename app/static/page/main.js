@@ -5,7 +5,7 @@ import { movedIn, startCompare } from "./compare.js";
 import { byId, h, say } from "./dom.js";
 import { openJson, showFaults } from "./form.js";
 import { startFrontier } from "./frontier.js";
-import { Background, Lane } from "./lane.js";
+import { Background, Lane, QUIET } from "./lane.js";
 import { fragmentOf, requestIn } from "./link.js";
 import { startSensitivity } from "./sensitivity.js";
 import { emit, load, on, shown, state, view } from "./state.js";
@@ -16,9 +16,10 @@ import * as words from "./words.js";
 
 const FIRST = "auction"; // the example that opens: the README's
 const REMEMBER = 600; // ms after an answer, until the address carries the request
+const SHORT = 0.3; // seconds of a solve before its progress is shown
 const TICK = 100; // ms between looks at the clock while a solve runs
 
-const background = new Background(() => !lane.busy && state.plan !== null);
+const background = new Background(() => lane.quiet && state.plan !== null);
 const probes = byId("probes");
 const pointed = (plan, node) => describeProbes(probes, plan, node);
 const pane = new TreePane(byId("tree-pane"), "the plan", pointed);
@@ -54,7 +55,7 @@ const lane = new Lane((body, signal, note) => postPlan(body, signal, note), {
     remember();
   },
   idle() {
-    background.go();
+    setTimeout(() => background.go(), QUIET);
   },
   refused(failure) {
     settle(failure.retryAfter ? `${failure.message} Trying again…` : failure.errors.length ? "not planned: see the request" : failure.message);
@@ -78,18 +79,23 @@ function settle(text) {
   pend(false);
   say(byId("status"), text);
   byId("progress").className = "progress";
+  byId("incumbent").hidden = true;
   document.body.dataset.edit = String(lane.newest);
 }
 
 /** What is known while a solve runs; nothing is said of one that is over before it could be read. */
 function progress() {
   const elapsed = (performance.now() - began) / 1000;
-  if (elapsed < 0.3 || !state.pending) return;
+  if (elapsed < SHORT || !state.pending) return;
   byId("progress").className = "progress running";
-  const known = incumbent
-    ? [incumbent.gap !== null && incumbent.gap !== undefined ? `gap ${words.percent(incumbent.gap)}` : "", incumbent.bound ? `bound ${words.amount(incumbent.bound)}` : "", incumbent.cpu !== undefined ? `${words.cpu(incumbent.cpu)} CPU, ${words.bytes(incumbent.memory_bytes)} so far` : ""].filter(Boolean)
-    : [];
-  say(byId("status"), [`solving ${elapsed.toFixed(1)} s`, ...known].join(" · "));
+  const gap = incumbent?.gap ?? null;
+  say(byId("status"), `solving ${elapsed.toFixed(1)} s${gap === null ? "" : ` · gap ${words.percent(gap)}`}`);
+  byId("incumbent").hidden = incumbent === null;
+  if (incumbent === null) return;
+  const known = [`so far ${words.cpu(incumbent.cpu)} CPU, ${words.bytes(incumbent.memory_bytes)}${incumbent.qualified ? "" : ", which does not fit"}`];
+  if (incumbent.bound !== null) known.push(`bound ${words.amount(incumbent.bound)}`);
+  known.push(incumbent.step);
+  say(byId("incumbent"), known.filter(Boolean).join(" · "));
 }
 
 function askKey() {

@@ -23,7 +23,7 @@ const SHOW = 250; // ms between drawings of a scan that takes longer
 const HEIGHT = 210;
 
 let statistic = ""; // name of what is varied, as the plan's `validity` names it
-let scan = null; // {statistic, plan, request, points, switches, limit, complete}
+let scan = null; // the statistic, the plan it is varied in, what was found at each value, and where other plans are better
 
 /** Every statistic of a request: name, pointer, most. */
 function statisticsOf(request) {
@@ -52,7 +52,7 @@ export function startSensitivity(background) {
     background.add("sensitivity", (signal) => run(signal, words_, charts));
   };
   on("planned", refresh);
-  on("viewed", () => scan && scan.plan.fingerprint !== shown()?.fingerprint && !scan.looking && refresh());
+  on("viewed", () => scan && scan.of.fingerprint !== shown()?.fingerprint && !scan.looking && refresh());
   new ResizeObserver(() => scan && draw(charts)).observe(charts);
 }
 
@@ -111,13 +111,14 @@ function valuesOf(now, most, interval) {
 }
 
 async function run(signal, findings, charts) {
-  const plan = shown();
   const chosen = statisticsOf(state.asked).find((each) => each.name === statistic);
-  const now = get(plan.query, chosen.pointer.replace("/query", ""));
+  const cached = shown().caches.length > 0;
+  // Estimates know no caches, so a plan that has some is looked at without them, and so are those it is compared with.
+  const request = cached ? { ...state.asked, options: { ...state.asked.options, caches: "off" } } : state.asked;
+  const plan = cached ? await post("v1/estimates", { ...request, operators: shown().operators }, signal) : shown();
+  const now = get(plan, chosen.pointer);
   const interval = plan.validity.find((each) => each.statistic === statistic);
-  // Estimates know no caches, so a plan that has some is compared with plans that have none.
-  const request = plan.caches.length ? { ...state.asked, options: { ...state.asked.options, caches: "off" } } : state.asked;
-  const job = { ...chosen, plan, request, now, interval, points: [], switches: [], complete: false };
+  const job = { ...chosen, plan, of: shown(), cached, request, now, interval, points: [], switches: [], complete: false };
   const values = valuesOf(now, chosen.most, interval);
   const end = performance.now() + BUDGET;
   let shownAt = performance.now();
@@ -179,7 +180,7 @@ function expressionOf(plan) {
 const whichCap = (plan) => [plan.resources.cpu !== undefined && plan.cost.cpu > plan.resources.cpu ? "CPU" : "", plan.resources.memory_bytes !== undefined && plan.cost.memory_bytes > plan.resources.memory_bytes ? "memory" : ""].filter(Boolean).join(" and ");
 
 function report(findings) {
-  const { plan, now, interval, switches, beyond, points, label } = scan;
+  const { plan, now, interval, switches, beyond, points, label, cached } = scan;
   const lines = [];
   const capped = plan.resources.cpu !== undefined || plan.resources.memory_bytes !== undefined;
   if (!capped) lines.push(h("p", {}, "There are no caps to leave."));
@@ -200,8 +201,8 @@ function report(findings) {
   for (const { value, point, up } of switches) {
     lines.push(h("p", { class: "switch", "data-value": value }, `${up ? "From" : "Down from"} ${label} = `, h("strong", {}, words.amount(value)), up ? " on" : "", " the best plan is ", h("code", {}, expressionOf(point.best)), `${expressionOf(point.best) === expressionOf(plan) ? " with other probes" : ""}. `, looker(point)));
   }
-  if (!switches.length && here && !here.beaten) lines.push(h("p", { class: "note" }, "No plan is better than this one over the whole span."));
-  if (plan.caches.length) lines.push(h("p", { class: "note" }, "All this is without caches."));
+  if (!switches.length && here && !here.beaten) lines.push(h("p", { class: "note" }, "Over this span, where this plan fits, none is better."));
+  if (cached) lines.push(h("p", { class: "note" }, "All this is without caches."));
   findings.replaceChildren(...lines);
 }
 

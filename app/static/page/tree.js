@@ -189,7 +189,7 @@ function bandPath(node) {
 function streamPart(plan, node, place) {
   const right = place.size.margin + place.labelWidth;
   const most = Math.floor(place.labelWidth / 7.2);
-  const window = place.size.label > 120 ? ` × ${words.windowOf(node.stream.window)}` : "";
+  const window = place.compact ? "" : ` × ${words.windowOf(node.stream.window)}`;
   const sub = `${words.amount(node.rate)}/s${window} · ${words.bytes(node.bytes)}`;
   return svg(
     "g",
@@ -199,7 +199,7 @@ function streamPart(plan, node, place) {
     svg("text", { class: "sub", x: right - 6, y: node.y + 12, "text-anchor": "end" }, sub),
     stateSquare(node, right + place.size.state / 2),
     node.dock && node.dock.x - node.out > FAR ? svg("text", { class: "sub", x: node.dock.x - TURN - 12, y: node.y - node.band / 2 - 3, "text-anchor": "end" }, node.id) : null,
-    badges(plan, node),
+    badges(plan, node, place.compact),
   );
 }
 
@@ -216,8 +216,8 @@ function joinPart(plan, node, place) {
     svg("text", { class: "sub", x: node.x + box / 2, y: node.y + 12, "text-anchor": "middle" }, `${words.cpu(operator.cpu)} CPU`),
     node.side ? stateSquare(node, node.x + box + state / 2 + 4) : null,
     node.user ? svg("text", { class: "sub", x: node.out + 16, y: node.y - node.band / 2 - 5 }, `${words.amount(node.rate)}/s`) : null,
-    node.side ? svg("text", { class: "sub", x: node.out + 16, y: node.y + node.band / 2 + 13 }, words.bytes(node.bytes)) : null,
-    badges(plan, node),
+    node.side ? svg("text", { class: "sub", x: node.x + box + state / 2 + 4, y: node.y + node.side / 2 + 13, "text-anchor": "middle" }, words.bytes(node.bytes)) : null,
+    badges(plan, node, place.compact),
   );
 }
 
@@ -233,10 +233,10 @@ function stateSquare(node, x) {
 }
 
 /** Caches and allowances of an input: on a stream's band, above a join's box. */
-function badges(plan, node) {
-  let x = node.operator ? node.x + 4 : (node.spot?.x ?? 0) - 6;
+function badges(plan, node, compact) {
+  let x = node.operator ? node.x + 4 : (node.spot?.x ?? 0) + 11; // beside where the number of a step may stand
   const y = node.operator ? node.y - node.height / 2 - 19 : node.y - 8;
-  return marksOf(plan, node).map(({ kind, text }) => {
+  return marksOf(plan, node, compact).map(({ kind, text }) => {
     const width = text.length * 5.8 + 10;
     const badge = svg(
       "g",
@@ -249,13 +249,13 @@ function badges(plan, node) {
   });
 }
 
-function marksOf(plan, node) {
+function marksOf(plan, node, compact) {
   if (!node.user) return [];
   const here = (entry) => entry.operator === node.user.id && entry.input === node.id;
   const shares = (plan.allocation?.allowances ?? []).filter(here).map((allowance) => allowance.share);
   const least = Math.min(1, ...shares);
-  const marks = plan.caches.filter(here).map((cache) => ({ kind: "cache", text: cache.id }));
-  if (least < 1) marks.push({ kind: "allowance", text: words.percent(least) });
+  const marks = plan.caches.filter(here).map((cache) => ({ kind: "cache", text: compact ? cache.id.replace("cache-", "c") : cache.id }));
+  if (least < 1) marks.push({ kind: "allowance", text: compact ? `${Math.round(least * 100)} %` : words.percent(least) });
   return marks;
 }
 
