@@ -40,7 +40,19 @@ from spark_adapter import compile
 from spark_adapter.pipeline import STATISTICS
 from spark_adapter.session import open_session
 
-__all__ = ["RUNS", "Calibration", "Fit", "Observation", "Run", "calibrate", "calibration_of", "measure", "non_negative_least_squares"]
+__all__ = [
+    "RUNS",
+    "Calibration",
+    "Fit",
+    "Observation",
+    "Run",
+    "calibrate",
+    "calibration_of",
+    "measure",
+    "non_negative_least_squares",
+    "observed",
+    "plan_of",
+]
 
 WARM_UP_BATCHES = 1  # the first batch of a run pays for imports and first calls
 SIGNIFICANT = 3  # digits of a constant: a second calibration differs in the third
@@ -171,9 +183,9 @@ def measure(spark: SparkSession, run: Run) -> tuple[list[Observation], list[Obse
     with tempfile.TemporaryDirectory(prefix="watersmeet-") as name:
         folder = Path(name)
         write(run, folder)
-        compile(_plan(run), _bindings(run, folder), spark, "stem", cells=1).start().await_termination()
+        compile(plan_of(run), _bindings(run, folder), spark, "stem", cells=1).start().await_termination()
         lines = [json.loads(line) for line in (folder / "checkpoint" / STATISTICS).read_text().splitlines()]
-    return _observed(run, [line for line in lines if line["streams"]])
+    return observed(run, [line for line in lines if line["streams"]])
 
 
 def write(run: Run, folder: Path) -> None:
@@ -192,7 +204,7 @@ def write(run: Run, folder: Path) -> None:
             os.utime(path, (1_000_000_000 + batch, 1_000_000_000 + batch))
 
 
-def _observed(run: Run, lines: Sequence[Mapping[str, Any]]) -> tuple[list[Observation], list[Observation]]:
+def observed(run: Run, lines: Sequence[Mapping[str, Any]]) -> tuple[list[Observation], list[Observation]]:
     """What each batch did and what it took, from the statistics of a run and the counts it was made of."""
     steps: list[Observation] = []
     states: list[Observation] = []
@@ -230,7 +242,7 @@ def _bindings(run: Run, folder: Path) -> Bindings:
     )
 
 
-def _plan(run: Run) -> Plan:
+def plan_of(run: Run) -> Plan:
     """One join of all streams in a chain, s0.y = s1.x, s1.y = s2.x, probed along the chain."""
     names = [f"s{s}" for s in range(len(run.rows))]
     pipelines = []

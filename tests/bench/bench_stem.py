@@ -1,10 +1,8 @@
-"""Engine stem against Spark's own joins, and whether the plan's choices show in measured CPU.
+"""Engine stem against Spark's own joins.
 
-    python -m tests.bench.bench_stem [--rows 1600000] [--rounds 2] [--skip-spark]
+    python -m tests.bench.bench_stem [--rows 1600000] [--rounds 2]
 
-First three workloads in the operator alone, where two plans for the same query differ in one choice each: probe order,
-materialize or recompute, cache or not. Printed are the ratio of the priced CPU and of the measured CPU.
-Then the same rows through Spark: stem with the plan's tree, native joins in the plan's order, in the order of the query's streams and in
+The same rows through Spark: stem with the plan's tree, native joins in the plan's order, in the order of the query's streams and in
 the worst order. Every engine runs once to warm up, then they take turns; figures are medians.
 """
 
@@ -30,12 +28,9 @@ from models.plan import EstimateRequest, Plan
 from models.request import PlanRequest
 from solvers.estimate import estimate
 from solvers.planner import plan as planned
-from spark_adapter.stem.operator import work_off
-from spark_adapter.stem.program import program_of
-from spark_adapter.stem.shares import Grid
-from tests.spark_adapter.cells import SECOND, Memory
+from tests.spark_adapter.cells import SECOND
 
-__all__ = ["main"]
+__all__ = ["EPOCH", "Flow", "columns", "main", "request_of", "shaped"]
 
 # Event times of these data begin some days after 1970, so that a watermark of 0 means that there is none.
 EPOCH = 10**6 * SECOND
@@ -83,71 +78,6 @@ def columns(flow: Flow, seconds: float, rng: np.random.Generator) -> dict[str, A
     count = round(flow.rate * seconds)
     found: dict[str, Any] = {"ts": EPOCH + np.sort(rng.integers(0, round(seconds * SECOND), count))}
     return found | {attribute: rng.integers(0, distinct, count) for attribute, distinct in flow.values.items()}
-
-
-def operator_cpu(plan: Plan, flows: Mapping[str, Flow], seconds: float, batches: int) -> tuple[float, int]:
-    """CPU seconds of the operator over all batches, and results."""
-    rng = np.random.default_rng(0)
-    program = program_of(plan, dict.fromkeys(flows, 1))
-    store, made, used = Memory(), 0, 0.0
-    data = {}
-    for name, flow in flows.items():
-        found = columns(flow, seconds, rng)
-        frame = {"ts": found["ts"], "h": rng.integers(-(2**63), 2**63 - 1, len(found["ts"]))}
-        frame |= {f"{name}.{attribute}": found[attribute] for attribute in flow.values}
-        data[name] = pl.DataFrame(frame | {f"{name}/0": np.arange(len(found["ts"]))})
-    for n in range(batches):
-        start, end = (EPOCH + round(k * seconds / batches * SECOND) for k in (n, n + 1))
-        arrivals = {name: frame.filter(pl.col("ts").is_between(start, end, closed="left")) for name, frame in data.items()}
-        began = time.process_time()
-        outcome = work_off(program, Grid(()), 0, store, arrivals, start)
-        used += time.process_time() - began
-        made += sum(frame.height for frame in outcome.results)
-    return used, made
-
-
-def compare(title: str, good: Plan, bad: Plan, flows: Mapping[str, Flow], seconds: float, batches: int, rounds: int) -> None:
-    """The two plans in turn, after one round to warm up."""
-    used: dict[str, list[float]] = {"good": [], "bad": []}
-    made = set()
-    for k in range(rounds + 1):
-        for name, plan in (("good", good), ("bad", bad)):
-            cpu, results = operator_cpu(plan, flows, seconds, batches)
-            made.add(results)
-            if k:
-                used[name].append(cpu)
-    assert len(made) == 1, "two plans of one query gave different results"
-    measured = {name: statistics.median(found) for name, found in used.items()}
-    print(
-        f"{title}: {made.pop()} results; priced {bad.cost.cpu / good.cost.cpu:.2f} times, "
-        f"measured {measured['bad'] / measured['good']:.2f} times ({measured['bad']:.2f} s against {measured['good']:.2f} s)",
-        flush=True,
-    )
-
-
-def choices(scale: float, rounds: int) -> None:
-    """Three workloads whose plans differ in one choice."""
-    flows = {
-        "h": Flow(2000 * scale, 20, {"x": 40_000, "y": 4}),
-        "p": Flow(200 * scale, 20, {"x": 40_000}),
-        "q": Flow(5 * scale, 200, {"y": 4}),
-    }
-    request = request_of(flows, ["h.x = p.x", "h.y = q.y"])
-    fixed = {"p": ["h", "q"], "q": ["h", "p"]}
-    good = shaped(request, [("join-1", ["h", "p", "q"], {"h": ["p", "q"], **fixed})])
-    bad = shaped(request, [("join-1", ["h", "p", "q"], {"h": ["q", "p"], **fixed})])
-    compare("probe order", good, bad, flows, 100, 20, rounds)
-
-    flows = {"t": Flow(2000 * scale, 20, {"y": 10}), "s": Flow(100 * scale, 20, {"y": 10, "x": 100_000}), "r": Flow(100 * scale, 20, {"x": 100_000})}
-    request = request_of(flows, ["t.y = s.y", "s.x = r.x"])
-    recompute = shaped(request, [("join-1", ["t", "s", "r"], {"t": ["s", "r"], "s": ["r", "t"], "r": ["s", "t"]})])
-    materialize = shaped(request, [("join-1", ["s", "r"], {}), ("join-2", ["join-1", "t"], {})])
-    compare("materialize or recompute", materialize, recompute, flows, 60, 20, rounds)
-
-    cached = planned(request_of(flows, ["t.y = s.y", "s.x = r.x"], method="mjoin", caches="prefix"))
-    assert cached.caches, "the planner sees no use for a cache here"
-    plain = planned(request_of(flows, ["t.y = s.y", "s.x = r.x"], method="mjoin"))
-    compare("cache or not", cached, plain, flows, 60, 20, rounds)
 
 
 def tree_cpu() -> float:
@@ -287,14 +217,8 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--rows", type=int, default=1_600_000)
     parser.add_argument("--batches", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--scale", type=float, default=1.0, help="factor on the rates of the operator's workloads")
-    parser.add_argument("--skip-spark", action="store_true")
-    parser.add_argument("--skip-choices", action="store_true")
     given = parser.parse_args(list(arguments))
-    if not given.skip_choices:
-        choices(given.scale, given.rounds)
-    if not given.skip_spark:
-        on_spark(given.rows, given.batches, given.rounds)
+    on_spark(given.rows, given.batches, given.rounds)
 
 
 if __name__ == "__main__":

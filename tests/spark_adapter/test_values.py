@@ -26,7 +26,7 @@ from models.request import Query
 from spark_adapter.errors import BindingError
 from tests.spark_adapter.nested_loop import Row, nested_loop
 from tests.spark_adapter.plans import Shape, make_plan, make_query, moment, write_stream
-from tests.spark_adapter.runs import TOGETHER, written
+from tests.spark_adapter.runs import Job, run_all, written
 
 pytestmark = pytest.mark.spark
 
@@ -318,7 +318,7 @@ def bindings(scenario: Scenario, folder: Path, out: Path) -> Bindings:
 
 @pytest.fixture(scope="module")
 def lines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """What every scenario wrote, by scenario and engine; some pipelines at a time."""
+    """What every scenario wrote, by scenario and engine."""
     folders: dict[tuple[str, str], Path] = {}
     waiting = []
     for name, make in SCENARIOS.items():
@@ -326,15 +326,12 @@ def lines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
         for stream, rows in scenario.rows.items():
             write_stream(folder / stream, source_rows(name, rows), scenario.files if rows else 0)
         waiting += [(name, engine, scenario, folder) for engine in ENGINES]
-    for k in range(0, len(waiting), TOGETHER):
-        started = []
-        for name, engine, scenario, folder in waiting[k : k + TOGETHER]:
-            folders[name, engine] = folder / engine
-            plan = make_plan(scenario.query, scenario.shape)
-            cells = scenario.cells if engine == "stem" else None
-            started.append(spark_adapter.compile(plan, bindings(scenario, folder, folder / engine), spark, engine, cells).start())
-        for pipeline in started:
-            assert pipeline.await_termination()
+    jobs = []
+    for name, engine, scenario, folder in waiting:
+        folders[name, engine] = folder / engine
+        bound = bindings(scenario, folder, folder / engine)
+        jobs.append(Job(make_plan(scenario.query, scenario.shape), folder, scenario.cells if engine == "stem" else None, engine, bindings=bound))
+    run_all(spark, jobs)
     return {key: written(folder) for key, folder in folders.items()}
 
 

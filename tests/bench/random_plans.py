@@ -1,0 +1,62 @@
+"""Random plans over random data on Spark, many of them: do any give other rows than the definition?
+
+    python -m tests.bench.random_plans [--examples 200] [--seed 0]
+
+What `make test` draws a few of: queries of two to four streams with windows of time and of rows, any join tree, any probe orders,
+caches of both kinds with room and without, 1, 2 or 4 cells, up to five batches. Ends with 1 at the first difference, and prints the case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from spark_adapter.session import open_session
+from tests.spark_adapter.cells import Case, cases
+from tests.spark_adapter.runs import TOGETHER, differences
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--examples", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    chosen = parser.parse_args(list(arguments))
+    spark = open_session({"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
+    started, done = time.monotonic(), 0
+
+    @seed(chosen.seed)
+    @settings(
+        max_examples=-(-chosen.examples // TOGETHER),
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.lists(st.booleans().flatmap(lambda counted: cases(counted)), min_size=TOGETHER, max_size=TOGETHER))
+    def compared(several: list[Case]) -> None:
+        nonlocal done
+        with tempfile.TemporaryDirectory() as folder:
+            found = differences(spark, Path(folder), several)
+        done += len(several)
+        print(f"{done} plans, {len(found)} differ, {time.monotonic() - started:.0f} s", flush=True)
+        for case, missing, surplus in found:
+            print(f"missing {missing}, too much {surplus}: {case}", flush=True)
+        if found:
+            sys.exit(1)
+
+    compared()
+    spark.stop()
+    print(f"{done} random plans over random data, no difference")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
