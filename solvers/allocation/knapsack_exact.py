@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from models.plan import Proof
 from solvers.allocation.grepp import grepp, grepp_in_whole_units
 from solvers.allocation.productivity import Path
+from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.scaling import decimal, whole_numbers
 
 __all__ = ["Knapsack", "knapsack_exact"]
@@ -33,7 +34,7 @@ class Knapsack:
     bound: float
 
 
-def knapsack_exact(capacity: float, paths: Sequence[Path], seconds: float) -> Knapsack:
+def knapsack_exact(capacity: float, paths: Sequence[Path], seconds: float, progress: Progress = NOBODY) -> Knapsack:
     """Whole units per path with the most output, searched for so many seconds; loading the solver does not count."""
     from ortools.sat.python import cp_model  # takes a second to import
 
@@ -55,7 +56,8 @@ def knapsack_exact(capacity: float, paths: Sequence[Path], seconds: float) -> Kn
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
     solver.parameters.max_time_in_seconds = seconds
-    status = solver.solve(model)
+    with Deadline.after(seconds, progress).watched(solver.stop_search):
+        status = solver.solve(model)
     fractional = math.fsum(path.output * amount for path, amount in zip(paths, grepp(capacity, paths), strict=True) if amount)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Knapsack(greedy, Proof.BOUNDED, fractional)

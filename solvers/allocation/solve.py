@@ -16,6 +16,7 @@ from solvers.allocation.productivity import Path, Step, path_of_steps
 from solvers.cover.exact import continuous_cover
 from solvers.cover.greedy import CoverPath
 from solvers.cover.solve import coverable, short_states
+from solvers.deadline import NOBODY, Progress
 from solvers.errors import RangeError
 
 __all__ = ["solve_allocation"]
@@ -33,7 +34,7 @@ def _path(given: AllocationPath) -> Path:
     return path_of_steps(given.name, rate, steps, given.covers)
 
 
-def solve_allocation(request: AllocationRequest) -> AllocationAnswer:
+def solve_allocation(request: AllocationRequest, progress: Progress = NOBODY) -> AllocationAnswer:
     """The allocation that the method finds, and what is proven of it."""
     paths = [_path(given) for given in request.paths]
     for i, path in enumerate(paths):
@@ -46,7 +47,7 @@ def solve_allocation(request: AllocationRequest) -> AllocationAnswer:
     if request.method is AllocationMethod.DP:
         return _answer(request, paths, knapsack_dp(int(request.capacity), paths), Proof.OPTIMAL)
     if whole and request.method is AllocationMethod.EXACT:
-        found = knapsack_exact(request.capacity, paths, request.time_limit)
+        found = knapsack_exact(request.capacity, paths, request.time_limit, progress)
         return _answer(request, paths, found.units, found.proof, bound=found.bound)
     if whole:
         return _answer(request, paths, grepp_in_whole_units(request.capacity, paths), Proof.BOUNDED)

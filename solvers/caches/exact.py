@@ -83,7 +83,8 @@ def cp_sat(program: Program, deadline: Deadline, hint: Choice = ()) -> Selection
     solver.parameters.cp_model_probing_level = 0  # finds nothing here that the relaxation does not
     solver.parameters.symmetry_level = 0
     solver.parameters.max_time_in_seconds = max(0.01, deadline.remaining())
-    status = solver.solve(model)
+    with deadline.watched(solver.stop_search):
+        status = solver.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Selection(hint, program.cost(hint), None, False)
     choice = tuple(i for i in useful if solver.boolean_value(x[i]))

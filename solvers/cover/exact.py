@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from models.plan import Proof
 from solvers.cover.greedy import CoverPath, greedy_cover
+from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.errors import MethodError
 from solvers.linear_program import Row, linear_program
 from solvers.scaling import decimal, whole_numbers
@@ -56,7 +57,7 @@ def continuous_cover(required: Mapping[str, float], paths: Sequence[CoverPath]) 
     return units
 
 
-def discrete_cover(required: Mapping[str, float], paths: Sequence[CoverPath], seconds: float) -> Cover:
+def discrete_cover(required: Mapping[str, float], paths: Sequence[CoverPath], seconds: float, progress: Progress = NOBODY) -> Cover:
     """Whole units per path, searched for so many seconds; loading the solver does not count. Every required state must be coverable."""
     from ortools.sat.python import cp_model  # takes a second to import
 
@@ -85,7 +86,8 @@ def discrete_cover(required: Mapping[str, float], paths: Sequence[CoverPath], se
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
     solver.parameters.max_time_in_seconds = seconds
-    status = solver.solve(model)
+    with Deadline.after(seconds, progress).watched(solver.stop_search):
+        status = solver.solve(model)
     fractional = math.fsum(path.cost * amount for path, amount in zip(paths, continuous_cover(required, paths), strict=True))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Cover(greedy, Proof.BOUNDED, fractional * (1.0 - 1e-9))

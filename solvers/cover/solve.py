@@ -10,6 +10,7 @@ from models.cover import CoverAnswer, CoverMethod, CoverRequest
 from models.plan import Proof
 from solvers.cover.exact import continuous_cover, discrete_cover
 from solvers.cover.greedy import CoverPath, greedy_cover
+from solvers.deadline import NOBODY, Progress
 
 __all__ = ["coverable", "short_states", "solve_cover"]
 
@@ -31,7 +32,7 @@ def short_states(required: Mapping[str, float], paths: Sequence[CoverPath], unit
     return [state for state, amount in required.items() if _brought(state, paths, units) < amount * (1.0 - TOLERANCE)]
 
 
-def solve_cover(request: CoverRequest) -> CoverAnswer:
+def solve_cover(request: CoverRequest, progress: Progress = NOBODY) -> CoverAnswer:
     """The least cover that the method finds, and what is proven of it."""
     whole = request.model is ExecutionModel.DISCRETE
     required = {state.name: state.required for state in request.states}
@@ -43,7 +44,7 @@ def solve_cover(request: CoverRequest) -> CoverAnswer:
     if request.method is CoverMethod.GREEDY:
         units = greedy_cover(possible, paths, whole)
     elif whole:
-        found = discrete_cover(possible, paths, request.time_limit)
+        found = discrete_cover(possible, paths, request.time_limit, progress)
         units, proof, bound = found.units, found.proof, found.bound
     else:
         units, proof = fractional, Proof.OPTIMAL

@@ -228,13 +228,37 @@ def pids(pool: Pool) -> set[int]:
     return {worker.process.pid for worker in pool._workers}
 
 
-# What the real solvers are in when their client leaves: a kernel of the exact search, anytime search, an integer program, a frontier.
+def knapsack() -> dict[str, Any]:
+    """Units that differ by little and do not add up to the capacity: minutes of search."""
+    rng = random.Random(3)
+    takes = [rng.randrange(10**6, 2 * 10**6) for _ in range(60)]
+    paths = [{"name": f"p{i}", "resources": amount, "output": amount + rng.randrange(1, 100), "max_units": 1} for i, amount in enumerate(takes)]
+    return {"capacity": sum(takes) // 2, "model": "discrete", "paths": paths, "time_limit": 300.0}
+
+
+def cover() -> dict[str, Any]:
+    rng = random.Random(5)
+    paths = [
+        {"name": f"p{j}", "cost": rng.randrange(50, 150), "covers": {f"s{i}": rng.randrange(1, 9) for i in rng.sample(range(40), 8)}}
+        for j in range(120)
+    ]
+    return {
+        "states": [{"name": f"s{i}", "required": rng.randrange(20, 60)} for i in range(40)],
+        "paths": paths,
+        "model": "discrete",
+        "time_limit": 300.0,
+    }
+
+
+# What the real solvers are in when their client leaves: a kernel of the exact search, anytime search, integer programs, a frontier.
 LONG = [
     pytest.param("/v1/plans", request(20, "clique"), id="exact"),
     pytest.param("/v1/plans", request(100), id="anytime"),
     pytest.param("/v1/plans", request(10, "clique", method="cp_sat"), id="cp_sat"),
     pytest.param("/v1/frontiers", request(18, "clique"), id="frontier"),
     pytest.param("/v1/solvers/jtree", {"query": request(18, "clique")["query"], "time_limit": 300.0}, id="jtree"),
+    pytest.param("/v1/solvers/allocation", knapsack(), id="knapsack"),
+    pytest.param("/v1/solvers/cover", cover(), id="cover"),
 ]
 
 
