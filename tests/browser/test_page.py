@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import xml.etree.ElementTree as ElementTree
 from itertools import pairwise
@@ -14,7 +15,7 @@ import yaml
 
 from app.settings import Settings
 from tests.app.serving import EXAMPLES, example, running, until
-from tests.app.tools import axe_script
+from tests.app.tools import axe_script, python_tool
 from tests.browser.driving import PATIENCE, Opened, Service
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -204,6 +205,37 @@ def test_faults_stand_beside_their_fields_and_nothing_typed_is_lost(page_service
         assert it.page.input_value("#json") == "{ this is no JSON"
         it.paste(example("auction"))
         assert it.page.locator("#faults").is_hidden() and it.page.locator("[aria-invalid]").count() == 0
+
+
+def test_documents_that_are_no_requests_are_refused_with_reasons(page_service: Service) -> None:
+    documents = (
+        "{}",
+        '{"query": null}',
+        '{"query": {"streams": 5, "predicates": "none"}}',
+        '{"query": {"streams": [null, 1, "x", {}, []], "predicates": [null, {}]}, "resources": [], "options": 3}',
+        '{"query": {"streams": [{"name": "a", "rate": "1", "window": 5}]}, "costs": {"join": -1, "jon": 2}, "resources": {"cpu": "much"}}',
+    )
+    with page_service.opened() as it:
+        last = it.fingerprint()
+        for document in documents:
+            it.paste(document)
+            problem = it.client.post("/v1/plans", content=document, headers={"Content-Type": "application/json"}).json()
+            said = it.page.inner_text("#faults") + it.page.inner_text("#form")
+            for error in problem["errors"]:
+                assert error["detail"] in said, document
+            assert it.fingerprint() == last and json.loads(it.page.input_value("#json")) == json.loads(document)
+
+
+def test_graphs_at_the_edges_are_drawn(page_service: Service) -> None:
+    stream = {"name": "a" * 63, "rate": 1e-9, "window": {"rows": 1}, "tuple_bytes": 1}
+    other = {"name": "b", "rate": 1e9, "window": {"seconds": 1e6}}
+    with page_service.opened() as it:
+        for streams in ([stream], [stream, other]):
+            it.paste({"query": {"streams": streams}})
+            plan = it.asked("/v1/plans", it.request())
+            assert it.fingerprint() == plan["fingerprint"] and plan["warnings"][0] in it.page.inner_text("#why")
+            it.frontier()
+        assert it.page.inner_text("#verdict-note") == "no caps"
 
 
 def test_markup_in_a_name_is_text(page_service: Service) -> None:
@@ -407,6 +439,24 @@ def test_the_request_is_taken_along_as_curl_yaml_and_link(page_service: Service,
         link = it.page.evaluate("navigator.clipboard.readText()")
         with page_service.opened(fragment="#" + link.split("#")[1]) as other:
             assert other.request() == it.request() and other.fingerprint() == it.fingerprint()
+
+
+def test_the_request_is_taken_along_as_python(page_service: Service, tmp_path: Path) -> None:
+    """With the client that its first lines say how to make."""
+    generator = python_tool("openapi-python-client")
+    document = tmp_path / "openapi.json"
+    document.write_bytes(page_service.client.get("/openapi.json").content)
+    path = f"{Path(generator).parent}:{os.environ['PATH']}"  # it formats what it makes with the ruff beside it
+    command = [generator, "generate", "--path", str(document), "--meta", "none", "--output-path", str(tmp_path / "watersmeet_client")]
+    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PATH": path})
+    with page_service.opened() as it:
+        it.page.check("input[value=Python]", force=True)
+        script = it.page.text_content("#taken") or ""
+        for name in ("generate --path", "--meta none", "--output-path watersmeet_client"):
+            assert name in script
+        done = subprocess.run([str(Path(generator).parent / "python"), "-c", script], cwd=tmp_path, check=True, capture_output=True, text=True)
+        plan = it.asked("/v1/plans", example("auction"))
+        assert done.stdout.split() == ["optimal", str(plan["cost"]["cpu"]), str(plan["cost"]["memory_bytes"])]
 
 
 def test_the_plan_is_taken_along_as_json_and_svg(page_service: Service, tmp_path: Path) -> None:

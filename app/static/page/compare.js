@@ -39,9 +39,7 @@ export function startCompare(background) {
       if (!signal.aborted && state.held?.plan === before) report(diff, check);
     });
   };
-  on("held", refresh);
-  on("planned", refresh);
-  on("viewed", refresh);
+  for (const event of ["held", "planned", "resumed", "viewed"]) on(event, refresh);
   byId("hold").addEventListener("click", () => hold(shown(), state.viewed?.label ?? (state.example || "held plan")));
   byId("release").addEventListener("click", () => hold(null));
   byId("load-approved").addEventListener("click", () => byId("approved").click());

@@ -18,7 +18,7 @@ const uncapped = (request) => ({ ...request, resources: {}, objective: "min_cpu"
 const keyOf = (request) => JSON.stringify(uncapped(request));
 
 export function startFrontier(background) {
-  on("planned", () => refresh(background, false));
+  for (const event of ["planned", "resumed"]) on(event, () => refresh(background, false));
   on("viewed", draw);
   new ResizeObserver(draw).observe(byId("frontier"));
 }
@@ -43,8 +43,7 @@ function refresh(background, wanted) {
       found = { ...(found?.key === key ? found : { usual: [] }), key, points: answer.points, proof: answer.proof };
     } catch (failure) {
       if (signal.aborted) return;
-      found = { key, points: [], proof: "none", usual: [] };
-      say(byId("frontier-note"), failure.message);
+      found = { key, points: [], proof: "none", usual: [], failure: failure.message };
     }
     draw();
   });
@@ -118,7 +117,7 @@ function draw() {
   if (focused) dots[at].focus({ preventScroll: true });
   if (found.points) {
     const count = found.points.length;
-    say(byId("frontier-note"), count ? `${count} trade-off${count > 1 ? "s" : ""}${found.proof === "optimal" ? ", proven complete" : ", as far as found"}` : "no plans were found in time");
+    say(byId("frontier-note"), found.failure ?? (count ? `${count} trade-off${count > 1 ? "s" : ""}${found.proof === "optimal" ? ", proven complete" : ", as far as found"}` : "no plans were found in time"));
   }
 }
 

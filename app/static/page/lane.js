@@ -118,6 +118,12 @@ export class Background {
     this.go();
   }
 
+  /** Nothing runs, nothing waits. */
+  stop() {
+    this.#pieces.clear();
+    this.#running?.controller.abort();
+  }
+
   drop(name) {
     this.#pieces.delete(name);
     if (this.#running?.name === name) this.#running.controller.abort();

@@ -34,6 +34,7 @@ let ticking = 0;
 const lane = new Lane((body, signal, note) => postPlan(body, signal, note), {
   waiting() {
     pend(true);
+    background.stop(); // an answer is near that all of it would be asked again for
   },
   started() {
     began = performance.now();
@@ -61,12 +62,19 @@ const lane = new Lane((body, signal, note) => postPlan(body, signal, note), {
     settle(failure.retryAfter ? `${failure.message} Trying again…` : failure.errors.length ? "not planned: see the request" : failure.message);
     if (failure.status === 401) askKey();
     showFaults(failure.errors.length || failure.retryAfter ? failure.errors : [{ pointer: "", detail: failure.message }]);
-    emit("refused");
+    if (!failure.retryAfter) resume();
   },
   cancelled() {
     settle("cancelled; this is the last answer");
+    resume();
   },
 });
+
+/** An edit came to nothing: what was being found out about the last plan is worth knowing after all. */
+function resume() {
+  if (state.plan) emit("resumed");
+  setTimeout(() => background.go(), QUIET);
+}
 
 function pend(pending) {
   state.pending = pending;

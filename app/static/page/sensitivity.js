@@ -18,7 +18,7 @@ const REACH = 10; // times less and more than the present value
 const FAR_REACH = 1000; // and up to this, where the plan leaves its caps only there
 const HALVINGS = 12; // of a step to a fifth more: the place to within 0.01 %
 const SAME = 1e-9; // share by which two sums of the same terms may differ
-const BUDGET = 8000; // ms for a scan; large graphs get fewer values
+const BUDGET = 8000; // ms for a scan; large graphs get fewer values, and places less exact
 const SHOW = 250; // ms between drawings of a scan that takes longer
 const HEIGHT = 210;
 
@@ -51,7 +51,7 @@ export function startSensitivity(background) {
     if (!statistic) return rest(words_, charts);
     background.add("sensitivity", (signal) => run(signal, words_, charts));
   };
-  on("planned", refresh);
+  for (const event of ["planned", "resumed"]) on(event, refresh);
   on("viewed", () => scan && scan.of.fingerprint !== shown()?.fingerprint && !scan.looking && refresh());
   new ResizeObserver(() => scan && draw(charts)).observe(charts);
 }
@@ -120,7 +120,7 @@ async function run(signal, findings, charts) {
   const interval = plan.validity.find((each) => each.statistic === statistic);
   const job = { ...chosen, plan, of: shown(), cached, request, now, interval, points: [], switches: [], complete: false };
   const values = valuesOf(now, chosen.most, interval);
-  const end = performance.now() + BUDGET;
+  job.end = performance.now() + BUDGET;
   let shownAt = performance.now();
   // Nearest first, so that what is seen early is what matters most.
   const order = [...values].sort((a, b) => Math.abs(Math.log(a / now)) - Math.abs(Math.log(b / now)));
@@ -130,7 +130,7 @@ async function run(signal, findings, charts) {
     const point = await sample(job, value, signal);
     if (signal.aborted) return;
     if (point) job.points.push(point);
-    if (performance.now() > end) break;
+    if (performance.now() > job.end) break;
     if (performance.now() > shownAt + SHOW) {
       sorted(job);
       scan = job;
@@ -158,7 +158,7 @@ async function findSwitches(job, signal) {
     const index = side.findIndex((point) => point.beaten);
     if (index < 1) continue;
     let [inside, outside] = [side[index - 1].value, side[index]];
-    for (let i = 0; i < HALVINGS; i += 1) {
+    for (let i = 0; i < HALVINGS && performance.now() < job.end; i += 1) {
       const middle = await sample(job, Math.sqrt(inside * outside.value), signal);
       if (middle === null) break;
       if (middle.beaten) outside = middle;

@@ -12,7 +12,7 @@ export const state = {
 
 const listeners = new Map();
 
-/** Events: loaded, edited, planned, viewed, held, refused. */
+/** Events: loaded, edited, planned, viewed, held; resumed: an edit came to nothing, the last plan stays. */
 export function on(event, listener) {
   if (!listeners.has(event)) listeners.set(event, []);
   listeners.get(event).push(listener);
