@@ -86,6 +86,7 @@ function settle(text) {
   clearInterval(ticking);
   pend(false);
   say(byId("status"), text);
+  byId("status").title = text;
   byId("progress").className = "progress";
   byId("incumbent").hidden = true;
   document.body.dataset.edit = String(lane.newest);
