@@ -156,6 +156,9 @@ def test_a_held_plan_is_compared_with_the_one_after_an_edit(page_service: Servic
         assert {"promotions", "shipments", "join-1"} <= moved[0] and "shipments" in moved[1] and "customers" not in moved[0] | moved[1]
         boxes = [it.page.locator(pane).bounding_box() for pane in ("#held-pane", "#tree-pane")]
         assert boxes[0] and boxes[1] and boxes[0]["y"] == boxes[1]["y"] and boxes[0]["x"] < boxes[1]["x"]
+        it.page.click("#held-request")
+        it.settled()
+        assert it.request()["query"] == held["query"] and it.fingerprint() == held["fingerprint"]
         it.page.click("#release")
         assert it.page.locator("#held-pane").is_hidden() and it.page.locator("#tree-pane .moved").count() == 0
 
@@ -476,6 +479,7 @@ def test_the_plan_is_taken_along_as_json_and_svg(page_service: Service, tmp_path
 
 def test_a_broken_link_says_so_and_shows_the_example(page_service: Service) -> None:
     with page_service.opened(fragment="#request=AAAA") as it:
+        assert "it may have been cut off" in it.page.inner_text("#notice")
         assert it.fingerprint() == it.asked("/v1/plans", example("auction"))["fingerprint"]
 
 

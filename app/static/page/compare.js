@@ -3,7 +3,7 @@
 import { post } from "./api.js";
 import { byId, h, say } from "./dom.js";
 import { labelOf } from "./layout.js";
-import { hold, on, shown, state } from "./state.js";
+import { hold, load, on, shown, state } from "./state.js";
 import * as words from "./words.js";
 
 const MOST_ROWS = 40;
@@ -84,11 +84,17 @@ function report(diff, check) {
   say(byId("compare-note"), `with ${state.held.label}`);
   byId("compare").classList.add("active");
   byId("compare").replaceChildren(
-    h("div", { class: "caption" }, h("code", {}, "watersmeet check"), " would say"),
+    h("div", { class: "caption" }, h("code", {}, "watersmeet check"), " would say", h("span", { class: "spring" }), h("button", { type: "button", class: "link", id: "held-request", onclick: loadHeldRequest }, "back to the held plan's request")),
     verdict,
     ...(notes.length ? [h("ul", { class: "notes" }, notes.map((note) => h("li", {}, note)))] : []),
     ...(about ? [changes(about), figures(about)] : [h("p", { class: "fault" }, diff.failure.message)]),
   );
+}
+
+/** A plan stands on its own: it holds the request that it answers, but for the options. */
+function loadHeldRequest() {
+  const { query, resources, costs, objective } = structuredClone(state.held.plan);
+  load({ query, resources, costs, objective, ...(state.request.options ? { options: state.request.options } : {}) });
 }
 
 function reasonsOf(result) {

@@ -153,18 +153,28 @@ function remember() {
 async function fromAddress() {
   try {
     const request = await requestIn(location.hash);
+    notice("");
     if (request) load(request);
     return request !== null;
   } catch (failure) {
-    showFaults([{ pointer: "", detail: failure.message }]);
+    notice(failure.message);
     return false;
   }
+}
+
+/** Something about the page itself; it stays until another request is loaded. */
+function notice(text) {
+  byId("notice").hidden = text === "";
+  say(byId("notice"), text);
 }
 
 const examples = await (await fetch("static/page/examples.json")).json();
 const picker = byId("example");
 picker.append(h("option", { value: "" }, "–"), ...Object.keys(examples).map((name) => h("option", { value: name }, name.replaceAll("_", " "))));
-picker.addEventListener("change", () => picker.value && load(structuredClone(examples[picker.value]), picker.value));
+picker.addEventListener("change", () => {
+  notice("");
+  if (picker.value) load(structuredClone(examples[picker.value]), picker.value);
+});
 on("loaded", () => {
   picker.value = state.example;
 });

@@ -13,6 +13,7 @@ import { chart, pathOf, scaleOf } from "./plot.js";
 import { on, shown, state, view } from "./state.js";
 import * as words from "./words.js";
 
+const MOST_PREDICATES = 500; // to choose from: a clique of 200 streams has 19,900
 const VALUES = 25; // from the least to the most; small graphs answer all of them within half a second
 const REACH = 10; // times less and more than the present value
 const FAR_REACH = 1000; // and up to this, where the plan leaves its caps only there
@@ -25,11 +26,11 @@ const HEIGHT = 210;
 let statistic = ""; // name of what is varied, as the plan's `validity` names it
 let scan = null; // the statistic, the plan it is varied in, what was found at each value, and where other plans are better
 
-/** Every statistic of a request: name, pointer, most. */
+/** The statistics of a request: name, pointer, most. */
 function statisticsOf(request) {
   return [
     ...request.query.streams.map((stream, i) => ({ name: `${stream.name}.rate`, label: `${stream.name} rate`, pointer: `/query/streams/${i}/rate`, most: Infinity })),
-    ...(request.query.predicates ?? []).map((predicate, i) => ({
+    ...(request.query.predicates ?? []).slice(0, MOST_PREDICATES).map((predicate, i) => ({
       name: `predicates[${i}].selectivity`,
       label: `selectivity of ${predicate.left} ${predicate.op ?? "="} ${predicate.right}`,
       pointer: `/query/predicates/${i}/selectivity`,

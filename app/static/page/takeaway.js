@@ -7,6 +7,8 @@ import { on, shown, state } from "./state.js";
 const SAFE_WORD = /^[A-Za-z_][A-Za-z0-9_.]*$/;
 const RESERVED = /^(y|n|yes|no|on|off|true|false|null)$/i; // words that YAML 1.1 takes for something else
 
+const MOST_SHOWN = 40_000; // characters: thousands of predicates would take longer to lay out than to plan
+
 const service = () => new URL(".", location.href).href.replace(/[?#].*$/, "").replace(/\/$/, "");
 
 /** The request as YAML that every version reads the same way. */
@@ -63,7 +65,11 @@ export function startTakeaway(host, drawing) {
   let form = "curl";
   const code = h("pre", { id: "taken", tabindex: 0, "aria-label": "The request, to copy" });
   const told = h("span", { class: "note", role: "status" });
-  const refresh = () => say(code, FORMS[form](state.request));
+  let whole = "";
+  const refresh = () => {
+    whole = FORMS[form](state.request);
+    say(code, whole.length > MOST_SHOWN ? `${whole.slice(0, MOST_SHOWN)}\n… (${whole.length} characters; Copy gives all of them)` : whole);
+  };
   const copy = async (text, what) => {
     try {
       await navigator.clipboard.writeText(text);
@@ -82,7 +88,7 @@ export function startTakeaway(host, drawing) {
       "div",
       { class: "bar" },
       h("div", { class: "segments", role: "radiogroup", "aria-label": "Form of the request" }, radios),
-      h("button", { type: "button", id: "copy", onclick: () => copy(code.textContent, form) }, "Copy"),
+      h("button", { type: "button", id: "copy", onclick: () => copy(whole, form) }, "Copy"),
       h("button", { type: "button", id: "copy-link", onclick: async () => copy(service() + "/" + (await fragmentOf(state.request)), "Link") }, "Copy link"),
       h("span", { class: "spring" }),
       told,
