@@ -34,7 +34,7 @@ from solvers.mjoin import mjoin_tree
 from solvers.search import Caps, Found, Lacking, Point, Problem, make_join, point_of, staircase, structure_key
 from solvers.seed_kernel import Prices, follow, members_as_rows, mjoin_excess, seeds
 from solvers.sensitivity import headroom
-from solvers.staircase_kernel import DENSE_INPUTS, FRONTIER, LEAST_BYTES, LEAST_CPU, LEAST_LOAD, Limits, staircases, wide_mjoin_excess
+from solvers.staircase_kernel import DENSE_INPUTS, FRONTIER, FULL, LEAST_BYTES, LEAST_CPU, LEAST_LOAD, Limits, staircases, wide_mjoin_excess
 from solvers.tree import Join, Tree, joins, leaf_mask
 
 __all__ = ["SPACE", "exact", "frontier_search"]
@@ -48,6 +48,7 @@ EXPANSIONS = 60  # plans whose neighbours are tried as seeds
 HASTY_SETS = 300_000  # whose tables and seeds take a quarter of a second
 PATIENT = 4.0  # seconds from which larger tables are worth their time
 TIMED_SETS = 300  # connected sets up to which the kernel ends in milliseconds, with few seeds and without a timer, which takes half of one to start
+ROOM = 1 << 18  # points of all staircases: pages that are never written cost nothing
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
 
 
@@ -96,7 +97,7 @@ class _Component:
                 to_go = np.empty(1 << m if dense else sets.mask.size)
                 whole = sum(blocks)
                 if dense:
-                    mjoin_excess(sets, self.prices, places, m, whole, np.empty(1 << m, np.int64), to_go)
+                    mjoin_excess(sets, self.prices, places, m, whole, np.empty(2 << m, np.int64), to_go)
                 else:
                     wide_mjoin_excess(sets, self.prices, places, m, whole, to_go)
                 found = tuple(tuple(row) for row in follow(sets, self.prices, places, m, to_go, dense).tolist())
@@ -158,7 +159,10 @@ class _Component:
         stop = np.zeros(2, np.int64)
         watched = deadline.watched(lambda: stop.put(0, 1), lambda: progress.doing(f"proving: {stop[1]} of {total} connected sets"))
         with watched if total > TIMED_SETS else nullcontext():
-            status, _, _, _, rows, point_rows, point_sets, entries, _ = staircases(sets, prices, seed_e, seed_m, seed_o, limits, stop)
+            status, room = FULL, ROOM
+            while status == FULL and not stop[0]:
+                status, _, _, _, rows, point_rows, point_sets, entries, _ = staircases(sets, prices, seed_e, seed_m, seed_o, limits, stop, room)
+                room *= 16
         listed = rows.tolist()
         if status and not listed:
             listed = [-2 - k for k in range(len(seed_e))]

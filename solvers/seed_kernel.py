@@ -97,45 +97,38 @@ def scanning(sets: Sets, prices: Prices, visited: int, target: int) -> float:
 def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, unions: Ints, to_go: Floats) -> float:
     """The excess of an mjoin of blocks (places in the table) with the best probe orders, by a backward pass over their unions.
 
-    `unions` and `to_go` are scratch of 2^m.
+    `unions` and `to_go` are scratch of 2·2^m and 2^m.
     """
+    masks, sizes, paces, around, equal_around = sets.mask, sets.size, sets.pace, sets.around, sets.equal_around
+    keys, places, multiplier, shift = sets.keys, sets.places, sets.multiplier, sets.shift
+    made, scan = prices.made, prices.scan
     full = (1 << m) - 1
     cost = 0.0
     for k in range(m):
         cost += keeping_in_mjoin(sets, prices, blocks[k], whole)
-        unions[1 << k] = blocks[k]
-    for u in range(3, full + 1):
-        if u & (u - 1):
-            k = lowest(u)
-            rest = unions[u & (u - 1)]
-            unions[u] = -1
-            if rest >= 0:
-                unions[u] = find(sets.keys, sets.places, sets.multiplier, sets.shift, sets.mask[rest] | sets.mask[blocks[k]])
-            else:
-                mask = 0
-                left = u
-                while left:
-                    mask |= sets.mask[blocks[lowest(left)]]
-                    left &= left - 1
-                unions[u] = find(sets.keys, sets.places, sets.multiplier, sets.shift, mask)
+        unions[full + 1] = 0
+    for u in range(1, full + 1):
+        mask = unions[full + 1 + (u & (u - 1))] | masks[blocks[lowest(u)]]
+        unions[full + 1 + u] = mask
+        unions[u] = find(keys, places, multiplier, shift, mask)
     to_go[full] = 0.0
     for u in range(full - 1, 0, -1):
         here = unions[u]
-        if here < 0:
-            continue
-        best = np.inf
-        left = full & ~u
-        around = sets.around[here]
-        while left:
-            k = lowest(left)
-            left &= left - 1
-            if sets.mask[blocks[k]] & around == 0:
-                continue
-            step = to_go[u | (1 << k)] + scanning(sets, prices, here, blocks[k])
-            best = min(best, step)
-        to_go[u] = best + prices.made * sets.size[here] if u & (u - 1) else best
+        if here >= 0:
+            best = np.inf
+            left = full & ~u
+            while left:
+                k = lowest(left)
+                left &= left - 1
+                block = blocks[k]
+                if masks[block] & around[here]:
+                    step = to_go[u | (1 << k)]
+                    if scan != 0.0 and equal_around[here] & masks[block] == 0:
+                        step += scan * (sizes[here] * sizes[block])
+                    best = min(best, step)
+            to_go[u] = best + made * sizes[here] if u & (u - 1) else best
     for k in range(m):
-        cost += sets.pace[blocks[k]] * to_go[1 << k]
+        cost += paces[blocks[k]] * to_go[1 << k]
     return cost
 
 
@@ -217,8 +210,8 @@ def inputs_of(sets: Sets, family: Ints, count: int, whole: int, skipped: int, bl
 
 
 @released
-def dominated(es: Floats, ms: Floats, os: Ints, count: int, e: float, m: float, o: int) -> bool:
-    """Whether a staircase (e rising, m falling) has a point at least as good in both, and in operators where both are equal."""
+def up_to(es: Floats, count: int, e: float) -> int:
+    """How many of the first `count` values, which rise, are at most e."""
     low, high = 0, count
     while low < high:
         middle = (low + high) >> 1
@@ -226,9 +219,17 @@ def dominated(es: Floats, ms: Floats, os: Ints, count: int, e: float, m: float, 
             low = middle + 1
         else:
             high = middle
-    if low == 0 or ms[low - 1] > m:
-        return False
-    return bool(es[low - 1] < e or ms[low - 1] < m or os[low - 1] <= o)
+    return low
+
+
+@released
+def dominated(es: Floats, ms: Floats, os: Ints, count: int, e: float, m: float, o: int) -> bool:
+    """Whether a staircase (e rising, m falling) has a point at least as good in both, and in operators where both are equal."""
+    low = up_to(es, count, e)
+    # One way out and no `or`: on each way out of a function numba counts references to its arrays, which took most of the search's time.
+    place = max(low - 1, 0)
+    worse = (es[place] < e) | (ms[place] < m) | (os[place] <= o)
+    return bool((low > 0) & (ms[place] <= m) & worse)
 
 
 @released
@@ -311,7 +312,7 @@ def seeds(sets: Sets, prices: Prices, binary: Ints, cap_e: float, cap_m: float, 
     expanded = np.zeros(room, np.bool_)
     used = 0
     count = 0
-    unions, to_go = np.empty(1 << EXACT_INPUTS, np.int64), np.empty(1 << EXACT_INPUTS)
+    unions, to_go = np.empty(2 << EXACT_INPUTS, np.int64), np.empty(1 << EXACT_INPUTS)
     blocks = np.empty(n + 1, np.int64)
     other = np.empty(n + 1, np.int64)
     family = np.zeros(n + 2, np.int64)

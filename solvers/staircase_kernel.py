@@ -37,6 +37,7 @@ from solvers.seed_kernel import (
     mjoin_excess,
     rounded,
     scanning,
+    up_to,
 )
 
 __all__ = ["FRONTIER", "LEAST_BYTES", "LEAST_CPU", "LEAST_LOAD", "Limits", "staircases"]
@@ -45,6 +46,8 @@ FRONTIER, LEAST_CPU, LEAST_BYTES, LEAST_LOAD = 0, 1, 2, 3  # what is asked for
 DENSE_INPUTS = 13  # up to here all unions of blocks fit a small table; beyond, the table of connected sets is walked
 SHAVED = 1.0 - 1e-13  # bounds are sums in another order than costs: this much below is never above
 MAX_POINTS = 1 << 14  # of one staircase
+STOPPED, FULL = 1, 2  # how a search ends that is not complete: it was told to stop, or there is no room for its points
+FOREIGN = -(1 << 40)  # the row of a point of the frontier in another set's staircase
 
 
 class Limits(NamedTuple):
@@ -76,6 +79,12 @@ def tightened(limits: Limits, limit_e: float, limit_m: float, e: float, m: float
         if limits.goal == LEAST_BYTES:
             return limit_e, min(limit_m, m)
     return limit_e, limit_m
+
+
+@released
+def rounded_down(value: float, grain: float) -> float:
+    """As `rounded`, never above the value: for bounds."""
+    return float(np.floor(value / grain) * grain) if grain else value
 
 
 @released
@@ -230,16 +239,6 @@ def wide_mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: i
 
 
 @released
-def longer(array: Ints) -> Ints:
-    return np.concatenate((array, np.empty_like(array)))
-
-
-@released
-def longer_floats(array: Floats) -> Floats:
-    return np.concatenate((array, np.empty_like(array)))
-
-
-@released
 def staircases(
     sets: Sets,
     prices: Prices,
@@ -248,20 +247,25 @@ def staircases(
     seed_o: Ints,
     limits: Limits,
     stop: NDArray[np.int64],
+    room: int,
 ) -> tuple[int, Floats, Floats, Ints, Ints, Ints, Ints, Ints, Ints]:
-    """status (0: complete, 1: stopped), then the frontier: e, m, operators, rows; then what rows refer to: points' rows, points' sets, rows, steps.
+    """status (0: complete, STOPPED or FULL), then the frontier: e, m, operators, rows; then what rows refer to: points' rows, points' sets, rows, steps.
 
     A row ≥ 0 starts in `entries` with a number of inputs, then the inputs: −1−i is stream i, p ≥ 0 is point p. Row −1 is the plain mjoin,
     row −2−k seed k. Nothing beyond the limits is kept.
     """
     total, n = sets.mask.size, sets.n
+    # As locals: a field of a tuple that is read in a loop is counted as a reference each time.
+    masks, sizes, paces, arounds = sets.mask, sets.size, sets.pace, sets.around
+    keys, places, multiplier, shift = sets.keys, sets.places, sets.multiplier, sets.shift
+    made = prices.made
     root = total - 1
     kept_e = np.zeros(total)
     kept_m = np.zeros(total)
     for s in range(n, total):
         kept_e[s] = kept_excess(sets, prices, s)
         kept_m[s] = kept_bytes(sets, prices, s)
-    ahead = partial_results(sets, prices.made)
+    ahead = partial_results(sets, made)
     inside_least, outside_least = inside_and_outside(sets, prices, ahead)
     plain = plain_mjoins(sets, prices)
 
@@ -286,12 +290,12 @@ def staircases(
             if e > limit_e or kept_m[s] > limit_m or dominated(root_e, root_m, root_o, root_count, e, kept_m[s], 2):
                 continue
         usable[s] = True
-        inside = sets.mask[s]
+        inside = masks[s]
         while inside:
             i = lowest(inside)
             inside &= inside - 1
             for t in range(n):
-                share[t, i] = min(share[t, i], sets.pace[i] * (own / sets.pace[s] + ahead[s, t])) if sets.pace[s] > 0.0 else 0.0
+                share[t, i] = min(share[t, i], paces[i] * (own / paces[s] + ahead[s, t])) if paces[s] > 0.0 else 0.0
 
     # Blocks by lowest stream and number of streams, each list by rising bound.
     least_e, least_m = np.zeros(total), np.zeros(total)
@@ -303,29 +307,30 @@ def staircases(
     counts = np.zeros(n * width + 1, np.int64)
     for s in range(total - 1):
         if usable[s]:
-            counts[lowest(sets.mask[s]) * width + popcount(sets.mask[s])] += 1
+            counts[lowest(masks[s]) * width + popcount(masks[s])] += 1
     begin = np.zeros(n * width + 1, np.int64)
     for g in range(n * width):
         begin[g + 1] = begin[g] + counts[g]
     listed = np.empty(begin[n * width], np.int64)
     end = begin.copy()
-    local = np.empty(begin[n * width], np.int64)
+    local, local_less = np.empty(begin[n * width], np.int64), np.empty(begin[n * width], np.int64)
+    local_lack = np.empty(begin[n * width])
     local_begin = np.zeros(n * width + 1, np.int64)
     for i in range(n):
-        bound[i] = max(0.0, sets.pace[i] * ahead[i, 1] - share[1, i])
+        bound[i] = max(0.0, paces[i] * ahead[i, 1] - share[1, i])
         g = i * width + 1
         listed[end[g]] = i
         end[g] += 1
 
-    point_e, point_m = np.empty(1024), np.empty(1024)
-    point_o, point_r, point_s = np.empty(1024, np.int64), np.empty(1024, np.int64), np.empty(1024, np.int64)
+    point_e, point_m = np.empty(room), np.empty(room)
+    point_o, point_r, point_s = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
     points = 0
-    entries = np.empty(4096, np.int64)
+    entries = np.empty(4 * room, np.int64)
     used = 0
 
-    here_e, here_m = np.empty(MAX_POINTS), np.empty(MAX_POINTS)
-    here_o, here_r = np.empty(MAX_POINTS, np.int64), np.empty(MAX_POINTS, np.int64)
-    dense_unions, dense_to_go = np.empty(1 << DENSE_INPUTS, np.int64), np.empty(1 << DENSE_INPUTS)
+    here_e, here_m = np.empty(2 * MAX_POINTS), np.empty(2 * MAX_POINTS)
+    here_o, here_r = np.empty(2 * MAX_POINTS, np.int64), np.empty(2 * MAX_POINTS, np.int64)
+    dense_unions, dense_to_go = np.empty(2 << DENSE_INPUTS, np.int64), np.empty(1 << DENSE_INPUTS)
     wide_to_go = np.empty(total if n > DENSE_INPUTS else 1)
     blocks = np.empty(n + 1, np.int64)
     inner = np.empty(n + 1, np.int64)
@@ -334,13 +339,14 @@ def staircases(
     tail_e, tail_m, tail_o = np.empty(n + 2), np.empty(n + 2), np.empty(n + 2, np.int64)
     left_at, group_at, place_at = np.empty(n + 2, np.int64), np.empty(n + 2, np.int64), np.empty(n + 2, np.int64)
     e_at, m_at, o_at = np.empty(n + 2), np.empty(n + 2), np.empty(n + 2, np.int64)
+    second_at = np.empty(n + 2)
     first_at = np.empty((n + 1) * width)
     lack_of = np.empty(n)
     status = 0
     steps = 0
     layer = 2
     for v in range(n, total):
-        whole = sets.mask[v]
+        whole = masks[v]
         size = popcount(whole)
         if size > layer:
             # The lists of the last layer are complete: sort each by its bound.
@@ -356,82 +362,126 @@ def staircases(
         if not is_root and not usable[v]:
             continue
         if stop[0]:
-            status = 1
+            status = STOPPED
             break
         stop[1] = v  # for whoever watches
         # What keeping V adds, and all joins above it at least.
-        own_e, own_m = kept_e[v] + outside_least[v], kept_m[v]
-        if is_root:
-            own_e, own_m = 0.0, 0.0
-        else:
+        own_e, own_m = 0.0, 0.0
+        if not is_root:
+            own_e, own_m = rounded_down(kept_e[v] + outside_least[v], prices.grain), kept_m[v]
             e = own_e + inside_least[v]
             if e > limit_e or own_m > limit_m or dominated(root_e, root_m, root_o, root_count, e, own_m, 2):
                 continue
-        if is_root:
-            es, ms, os, rows, count = root_e, root_m, root_o, root_r, root_count
-        else:
-            es, ms, os, rows, count = here_e, here_m, here_o, here_r, 0
+        # V's staircase among the frontier's points as V sees them: less what V adds. Of those that cost V nothing only the last counts.
+        skipped = 0
+        if not is_root:
+            while skipped + 1 < root_count and root_e[skipped + 1] <= own_e:
+                skipped += 1
+        count = root_count - skipped
+        for k in range(count):
+            here_e[k], here_m[k] = root_e[skipped + k] - own_e, root_m[skipped + k] - own_m
+            here_o[k], here_r[k] = root_o[skipped + k], root_r[skipped + k]
+            if not is_root:
+                here_o[k], here_r[k] = here_o[k] - 1, FOREIGN
+        most_e, most_m = limit_e - own_e, limit_m - own_m
 
         # The plain mjoin; of two streams it is the binary join.
         e = plain[v] if size > 2 else binary_excess(sets, prices, lowest(whole), lowest(whole & (whole - 1)))
-        hopeless = e + own_e > limit_e or dominated(es, ms, os, count, e, 0.0, 1)
-        if not hopeless and (is_root or not dominated(root_e, root_m, root_o, root_count, e + own_e, own_m, 2)):
-            count = insert(es, ms, os, rows, count, e, 0.0, 1, -1)
+        if e <= most_e and most_m >= 0.0 and not dominated(here_e, here_m, here_o, count, e, 0.0, 1):
+            count = insert(here_e, here_m, here_o, here_r, count, e, 0.0, 1, -1)
             if is_root:
-                limit_e, limit_m = tightened(limits, limit_e, limit_m, e, 0.0)
+                most_e, most_m = tightened(limits, most_e, most_m, e, 0.0)
 
+        filled, shares, candidate = 0, 0.0, -1
         if size > 2:
-            # Blocks inside V, list by list.
-            filled = 0
+            # Blocks inside V, list by list, with the partial result that lacks them: what it costs at least to end with it.
             for low in range(n):
+                lack_of[low] = np.inf
                 for k in range(width):
                     g = low * width + k
                     local_begin[g] = filled
                     if whole >> low & 1 and k < size:
                         for place in range(begin[g], end[g]):
-                            if sets.mask[listed[place]] & ~whole == 0:
+                            if masks[listed[place]] & ~whole == 0:
                                 local[filled] = listed[place]
                                 filled += 1
             local_begin[n * width] = filled
             steps += filled
-
-            shares = 0.0
             inside = whole
             while inside:
                 shares += share[1, lowest(inside)]
                 inside &= inside - 1
-            # A pipeline's last partial result lacks one block of V: how small it can be, by the streams of that block.
-            lacking = np.inf
-            for i in range(n):
-                lack_of[i] = np.inf
             for k in range(filled):
-                less = find(sets.keys, sets.places, sets.multiplier, sets.shift, whole & ~sets.mask[local[k]])
-                if less >= 0:
-                    cost = prices.made * sets.size[less]
-                    lacking = min(lacking, cost)
-                    inside = sets.mask[local[k]]
-                    while inside:
-                        i = lowest(inside)
-                        inside &= inside - 1
-                        lack_of[i] = min(lack_of[i], cost)
-            e_low = max(shares, sets.pace[v] * lacking) * SHAVED
-            binary_only = (
-                e_low + own_e > limit_e
-                or dominated(es, ms, os, count, e_low, 0.0, 1)
-                or (not is_root and dominated(root_e, root_m, root_o, root_count, e_low + own_e, own_m, 2))
-            )
-            # Depth 0 places the block of the lowest stream: with all the rest it is a binary join, else an mjoin.
-            depth = 0
-            left_at[0] = whole
-            group_at[0] = lowest(whole) * width + 1
-            place_at[0] = local_begin[group_at[0]]
-            e_at[0], m_at[0], o_at[0] = shares, 0.0, 1
-            while depth >= 0:
+                less = find(keys, places, multiplier, shift, whole & ~masks[local[k]])
+                local_less[k] = less
+                local_lack[k] = made * sizes[less] if less >= 0 else np.inf
+                inside = masks[local[k]]
+                while inside:
+                    i = lowest(inside)
+                    inside &= inside - 1
+                    lack_of[i] = min(lack_of[i], local_lack[k])
+
+        # Partitions one by one: first the binary joins, each by the block of the lowest stream; then the mjoins, each by the block
+        # without which the rest is smallest, which every other pipeline makes last, and from there the block of the lowest stream left.
+        low_begin = local_begin[lowest(whole) * width] if filled else 0
+        low_end = local_begin[(lowest(whole) + 1) * width] if filled else 0
+        candidate = -1
+        binary_place = low_begin
+        depth = -1
+        lack, lacking = 0.0, -1
+        while True:
+            joins = 0
+            if binary_place < low_end:
+                other = local_less[binary_place]
+                blocks[0] = local[binary_place]
+                binary_place += 1
+                steps += 1
+                if other < 0 or (other >= n and points_of[other] == 0):
+                    continue
+                blocks[1] = other
+                joins = 2
+            elif depth < 1:
+                # The next block to be lacking at last.
+                candidate += 1
+                if candidate >= filled:
+                    break
+                lack = local_lack[candidate]
+                lacking = local[candidate]
+                steps += 1
+                if steps & 255 == 0 and stop[0]:
+                    status = STOPPED
+                    break
+                if lack == np.inf or popcount(masks[lacking]) > size - 2:
+                    continue
+                others = paces[v] - paces[lacking]
+                e = (least_e[lacking] + paces[lacking] * max(ahead[lacking, 1], lack) + others * lack) * SHAVED
+                if e > most_e or least_m[lacking] > most_m or dominated(here_e, here_m, here_o, count, e, least_m[lacking], 1 + least_o[lacking]):
+                    continue
+                e = least_e[lacking] + paces[lacking] * max(ahead[lacking, 1], lack)
+                inside = whole & ~masks[lacking]
+                while inside:
+                    i = lowest(inside)
+                    inside &= inside - 1
+                    e += max(share[1, i], paces[i] * lack)
+                e *= SHAVED
+                if e > most_e or dominated(here_e, here_m, here_o, count, e, least_m[lacking], 1 + least_o[lacking]):
+                    continue
+                blocks[0] = lacking
+                first_at[0] = np.inf
+                second_at[0] = np.inf
+                depth = 1
+                left_at[1] = whole & ~masks[lacking]
+                group_at[1] = lowest(left_at[1]) * width + 1
+                place_at[1] = local_begin[group_at[1]]
+                e_at[1] = shares + bound[lacking]
+                m_at[1], o_at[1] = least_m[lacking], 1 + least_o[lacking]
+                continue
+            else:
                 left = left_at[depth]
                 group = group_at[depth]
                 place = place_at[depth]
                 if place == local_begin[group + 1]:
-                    if group - lowest(left) * width >= min(popcount(left), size - 1):
+                    if group - lowest(left) * width >= popcount(left):
                         depth -= 1
                     else:
                         group_at[depth] = group + 1
@@ -439,169 +489,110 @@ def staircases(
                     continue
                 place_at[depth] = place + 1
                 block = local[place]
-                if sets.mask[block] & ~left:
+                if masks[block] & ~left:
                     continue
                 steps += 1
                 if steps & 255 == 0 and stop[0]:
-                    status = 1
+                    status = STOPPED
                     break
-                rest = left & ~sets.mask[block]
-                joins = 0
-                if depth == 0:
-                    other = find(sets.keys, sets.places, sets.multiplier, sets.shift, rest)
-                    if other >= 0 and (other < n or points_of[other] > 0):
-                        blocks[0], blocks[1] = block, other
-                        joins = 2
-                e_next = e_at[depth] + bound[block]
-                m_next = m_at[depth]
-                o_next = o_at[depth]
-                deeper = not binary_only
-                e_low = e_next * SHAVED
-                if deeper and (
-                    e_low + own_e > limit_e
-                    or m_next + own_m > limit_m
-                    or dominated(es, ms, os, count, e_low, m_next, o_next)
-                    or (not is_root and dominated(root_e, root_m, root_o, root_count, e_low + own_e, m_next + own_m, o_next + 1))
-                ):
+                e = (e_at[depth] + bound[block]) * SHAVED
+                if e > most_e or dominated(here_e, here_m, here_o, count, e, m_at[depth], o_at[depth]):
                     # The list is by rising bound: what follows is no better.
-                    deeper = False
-                    if depth > 0:
-                        place_at[depth] = local_begin[group + 1]
-                        continue
-                m_next += least_m[block]
-                o_next += least_o[block]
-                if deeper and block >= n:
-                    deeper = not (
-                        m_next + own_m > limit_m
-                        or dominated(es, ms, os, count, e_low, m_next, o_next)
-                        or (not is_root and dominated(root_e, root_m, root_o, root_count, e_low + own_e, m_next + own_m, o_next + 1))
-                    )
-                if deeper and (rest or depth >= 2):
-                    # All that is known of the mjoin by now: how many partial results there are at least, and of blocks
-                    # with all their neighbours placed the first of them.
-                    firsts = depth * width
-                    reach = max(depth + (1 if rest else 0) - 1, 1)
-                    first = np.inf
-                    for a in range(depth):
-                        first_at[firsts + a] = first_at[firsts - width + a]
-                        if sets.around[blocks[a]] & sets.mask[block]:
-                            both = find(sets.keys, sets.places, sets.multiplier, sets.shift, sets.mask[blocks[a]] | sets.mask[block])
-                            cost = prices.made * sets.size[both]
-                            first = min(first, cost + scanning(sets, prices, block, blocks[a]))
-                            first_at[firsts + a] = min(first_at[firsts + a], cost + scanning(sets, prices, blocks[a], block))
-                    first_at[firsts + depth] = first
-                    blocks[depth] = block
-                    # The last partial result lacks a block placed, or one that is still to come.
-                    last, second, whose = np.inf, np.inf, -1
-                    inside = rest
-                    while inside:
-                        i = lowest(inside)
-                        inside &= inside - 1
-                        last = min(last, lack_of[i])
-                    second = last
-                    for a in range(depth + 1):
-                        less = find(sets.keys, sets.places, sets.multiplier, sets.shift, whole & ~sets.mask[blocks[a]])
-                        if less >= 0:
-                            cost = prices.made * sets.size[less]
-                            if rest == 0:
-                                cost += scanning(sets, prices, less, blocks[a])
-                            if cost < last:
-                                last, second, whose = cost, last, a
-                            else:
-                                second = min(second, cost)
-                    e_low = 0.0
-                    for a in range(depth + 1):
-                        block_pace = sets.pace[blocks[a]]
-                        final = second if a == whose else last
-                        first = ahead[blocks[a], 1]
-                        if sets.around[blocks[a]] & rest == 0:
-                            first = max(first, first_at[firsts + a])
-                        e_low += least_e[blocks[a]]
-                        if reach == 1:
-                            e_low += block_pace * max(first, final)
-                        else:
-                            gap = ahead[blocks[a], reach] - ahead[blocks[a], reach - 1]
-                            e_low += block_pace * (first + ahead[blocks[a], reach - 1] - ahead[blocks[a], 1] + max(gap, final))
-                    inside = rest
-                    while inside:
-                        i = lowest(inside)
-                        inside &= inside - 1
-                        before = share[reach - 1, i] if reach > 1 else 0.0
-                        e_low += max(share[reach, i], before + sets.pace[i] * last)
-                    e_low *= SHAVED
-                    deeper = not (
-                        e_low + own_e > limit_e
-                        or dominated(es, ms, os, count, e_low, m_next, o_next)
-                        or (not is_root and dominated(root_e, root_m, root_o, root_count, e_low + own_e, m_next + own_m, o_next + 1))
-                    )
-                blocks[depth] = block
-                if deeper and rest:
-                    left_at[depth + 1] = rest
-                    group_at[depth + 1] = lowest(rest) * width + 1
-                    place_at[depth + 1] = local_begin[group_at[depth + 1]]
-                    e_at[depth + 1], m_at[depth + 1], o_at[depth + 1] = e_next, m_next, o_next
-                    depth += 1
-                elif deeper and depth >= 2:
-                    joins = depth + 1
-                if joins == 0:
+                    place_at[depth] = local_begin[group + 1]
                     continue
+                rest = left & ~masks[block]
+                # Each partition once: the block lacking at last is the first of those whose lack is least.
+                if (rest == 0 and depth == 1) or local_lack[place] < lack or (local_lack[place] == lack and place < candidate):
+                    continue
+                m = m_at[depth] + least_m[block]
+                o = o_at[depth] + least_o[block]
+                if m > most_m or dominated(here_e, here_m, here_o, count, e, m, o):
+                    continue
+                # All that is known of the mjoin by now: how many partial results there are at least, the last of them, and of
+                # blocks with all their neighbours placed the first.
+                firsts = depth * width
+                reach = max(depth + (1 if rest else 0) - 1, 1)
+                first = np.inf
+                for a in range(depth):
+                    first_at[firsts + a] = first_at[firsts - width + a]
+                    if arounds[blocks[a]] & masks[block]:
+                        both = find(keys, places, multiplier, shift, masks[blocks[a]] | masks[block])
+                        cost = made * sizes[both]
+                        first = min(first, cost + scanning(sets, prices, block, blocks[a]))
+                        first_at[firsts + a] = min(first_at[firsts + a], cost + scanning(sets, prices, blocks[a], block))
+                first_at[firsts + depth] = first
+                blocks[depth] = block
+                # The block that the others lack at last lacks another one itself, placed or still to come.
+                second_at[depth] = min(second_at[depth - 1], local_lack[place])
+                final = second_at[depth]
+                inside = rest
+                e = 0.0
+                while inside:
+                    i = lowest(inside)
+                    inside &= inside - 1
+                    final = min(final, max(lack, lack_of[i]))
+                    e += max(share[reach, i], (share[reach - 1, i] if reach > 1 else 0.0) + paces[i] * lack)
+                for a in range(depth + 1):
+                    first = ahead[blocks[a], 1]
+                    if arounds[blocks[a]] & rest == 0:
+                        first = max(first, first_at[firsts + a])
+                    e += least_e[blocks[a]]
+                    if reach == 1:
+                        e += paces[blocks[a]] * max(first, final)
+                    else:
+                        gap = ahead[blocks[a], reach] - ahead[blocks[a], reach - 1]
+                        e += paces[blocks[a]] * (first + ahead[blocks[a], reach - 1] - ahead[blocks[a], 1] + max(gap, final))
+                    final = lack
+                e *= SHAVED
+                if e > most_e or dominated(here_e, here_m, here_o, count, e, m, o):
+                    continue
+                if rest:
+                    e_at[depth + 1], m_at[depth + 1], o_at[depth + 1] = e_at[depth] + bound[block], m, o
+                    depth += 1
+                    left_at[depth] = rest
+                    group_at[depth] = lowest(rest) * width + 1
+                    place_at[depth] = local_begin[group_at[depth]]
+                    continue
+                joins = depth + 1
 
-                if joins == 2:
-                    node = binary_excess(sets, prices, blocks[0], blocks[1])
-                elif joins <= DENSE_INPUTS:
-                    node = rounded(mjoin_excess(sets, prices, blocks, joins, whole, dense_unions, dense_to_go), prices.grain)
-                else:
-                    node = rounded(wide_mjoin_excess(sets, prices, blocks, joins, whole, wide_to_go), prices.grain)
+            if joins == 2:
+                node = binary_excess(sets, prices, blocks[0], blocks[1])
+            elif joins <= DENSE_INPUTS:
+                node = rounded(mjoin_excess(sets, prices, blocks, joins, whole, dense_unions, dense_to_go), prices.grain)
+            else:
+                node = rounded(wide_mjoin_excess(sets, prices, blocks, joins, whole, wide_to_go), prices.grain)
 
-                # Every choice of the blocks' points.
-                many = 0
-                for k in range(joins):
-                    if blocks[k] >= n:
-                        inner[many] = blocks[k]
-                        many += 1
-                tail_e[many], tail_m[many], tail_o[many] = 0.0, 0.0, 0
-                for k in range(many - 1, -1, -1):
-                    tail_e[k] = tail_e[k + 1] + least_e[inner[k]]
-                    tail_m[k] = tail_m[k + 1] + least_m[inner[k]]
-                    tail_o[k] = tail_o[k + 1] + least_o[inner[k]]
-                part_e[0], part_m[0], part_o[0] = node, 0.0, 1
-                level = 0
-                pick[0] = 0
-                while level >= 0:
-                    e = part_e[level] + tail_e[level]
-                    m = part_m[level] + tail_m[level]
-                    o = part_o[level] + tail_o[level]
-                    if level == many or pick[level] == 0:
-                        # Met for the first time: is there any hope?
-                        low_e = e if level == many else e * SHAVED
-                        if (
-                            low_e + own_e > limit_e
-                            or m + own_m > limit_m
-                            or dominated(es, ms, os, count, low_e, m, o)
-                            or (not is_root and dominated(root_e, root_m, root_o, root_count, low_e + own_e, m + own_m, o + 1))
-                        ):
-                            level -= 1
-                            continue
-                        if level == many:
-                            if used + joins + 1 > entries.size:
-                                entries = longer(entries)
-                            entries[used] = joins
-                            inner_place = 0
-                            for k in range(joins):
-                                if blocks[k] < n:
-                                    entries[used + 1 + k] = -1 - blocks[k]
-                                else:
-                                    entries[used + 1 + k] = first_point[blocks[k]] + pick[inner_place] - 1
-                                    inner_place += 1
-                            count = insert(es, ms, os, rows, count, e, m, o, used)
-                            used += joins + 1
-                            if count >= MAX_POINTS - 1:
-                                stop[0] = 1
-                            if is_root:
-                                root_count = count
-                                limit_e, limit_m = tightened(limits, limit_e, limit_m, e, m)
-                            level -= 1
-                            continue
+            # Every choice of the blocks' points, the last block's one after the other along both staircases.
+            many = 0
+            for k in range(joins):
+                if blocks[k] >= n:
+                    inner[many] = blocks[k]
+                    many += 1
+            tail_e[many], tail_m[many], tail_o[many] = 0.0, 0.0, 0
+            for k in range(many - 1, -1, -1):
+                tail_e[k] = tail_e[k + 1] + least_e[inner[k]]
+                tail_m[k] = tail_m[k + 1] + least_m[inner[k]]
+                tail_o[k] = tail_o[k + 1] + least_o[inner[k]]
+            part_e[0], part_m[0], part_o[0] = node, 0.0, 1
+            level = 0
+            pick[0] = -1
+            while level >= 0:
+                if pick[level] < 0:
+                    # Met for the first time: is there any hope?
+                    pick[level] = 0
+                    low_e = part_e[level] + tail_e[level]
+                    if level < many:
+                        low_e *= SHAVED
+                    if low_e > most_e:
+                        level -= 1
+                        if level >= 0:
+                            pick[level] = points_of[inner[level]]  # what follows costs more CPU
+                        continue
+                    m, o = part_m[level] + tail_m[level], part_o[level] + tail_o[level]
+                    if m > most_m or dominated(here_e, here_m, here_o, count, low_e, m, o):
+                        level -= 1
+                        continue
+                if level + 1 < many:
                     block = inner[level]
                     if pick[level] == points_of[block]:
                         level -= 1
@@ -612,28 +603,74 @@ def staircases(
                     part_m[level + 1] = part_m[level] + point_m[point] + kept_m[block]
                     part_o[level + 1] = part_o[level] + point_o[point]
                     level += 1
-                    pick[level] = 0
-        if is_root:
-            root_count = count
-        if status or count == 0 or is_root:
+                    pick[level] = -1
+                    continue
+                # All but the last block have their points.
+                block, alone = 0, 1
+                if many:
+                    block, alone = inner[level], points_of[inner[level]]
+                below = 0
+                for k in range(alone):
+                    e, m, o = part_e[level], part_m[level], part_o[level]
+                    if many:
+                        point = first_point[block] + k
+                        e, m, o = e + point_e[point] + kept_e[block], m + point_m[point] + kept_m[block], o + point_o[point]
+                    if e > most_e:
+                        break
+                    if m > most_m:
+                        continue
+                    if below == 0:
+                        below = up_to(here_e, count, e)
+                    while below < count and here_e[below] <= e:
+                        below += 1
+                    before = max(below - 1, 0)
+                    beaten = (here_e[before] < e) | (here_m[before] < m) | (here_o[before] <= o)
+                    if (below > 0) & (here_m[before] <= m) & beaten:
+                        continue
+                    if used + joins + 1 > entries.size or count >= 2 * MAX_POINTS - 1:
+                        status = FULL
+                        break
+                    pick[level] = k + 1
+                    entries[used] = joins
+                    place = 0
+                    for j in range(joins):
+                        if blocks[j] < n:
+                            entries[used + 1 + j] = -1 - blocks[j]
+                        else:
+                            entries[used + 1 + j] = first_point[blocks[j]] + pick[place] - 1
+                            place += 1
+                    count = insert(here_e, here_m, here_o, here_r, count, e, m, o, used)
+                    used += joins + 1
+                    below = 0
+                    if is_root:
+                        most_e, most_m = tightened(limits, most_e, most_m, e, m)
+                level = -1 if status else level - 1
             if status:
                 break
-            continue
-        while points + count > point_e.size:
-            point_e, point_m = longer_floats(point_e), longer_floats(point_m)
-            point_o, point_r, point_s = longer(point_o), longer(point_r), longer(point_s)
+        if is_root:
+            root_count = 0
+            for k in range(min(count, MAX_POINTS)):
+                root_e[k], root_m[k], root_o[k], root_r[k] = here_e[k], here_m[k], here_o[k], here_r[k]
+                root_count += 1
+        if status or is_root:
+            break
         first_point[v] = points
-        points_of[v] = count
+        if points + count > point_e.size:
+            status = FULL
+            break
+        least_o[v] = n
         for k in range(count):
-            point_e[points + k], point_m[points + k] = es[k], ms[k]
-            point_o[points + k], point_r[points + k], point_s[points + k] = os[k], rows[k], v
-        points += count
-        least_e[v] = es[0] + kept_e[v]
-        least_m[v] = ms[count - 1] + own_m
-        least_o[v] = os[count - 1]
-        for k in range(count):
-            least_o[v] = min(least_o[v], os[k])
-        e = least_e[v] + sets.pace[v] * ahead[v, 1]
+            if here_r[k] != FOREIGN:
+                point_e[points], point_m[points] = here_e[k], here_m[k]
+                point_o[points], point_r[points], point_s[points] = here_o[k], here_r[k], v
+                least_o[v] = min(least_o[v], here_o[k])
+                points += 1
+        points_of[v] = points - first_point[v]
+        if points_of[v] == 0:
+            continue
+        least_e[v] = point_e[first_point[v]] + kept_e[v]
+        least_m[v] = point_m[points - 1] + own_m
+        e = least_e[v] + paces[v] * ahead[v, 1]
         inside = whole
         while inside:
             e -= share[1, lowest(inside)]
