@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from models.request import Costs
 from solvers.errors import RangeError
@@ -70,6 +71,8 @@ class PricedJoin:
     pipelines: tuple[PricedPipeline, ...]
     cpu: float
     terms: tuple[Term, ...]
+    exact: tuple[float, ...]
+    """Few numbers whose sum is that of the terms, without any rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,17 @@ def access(costs: Costs, indexed: bool, kept: float, arriving: float, produced: 
     return math.fsum((kept * costs.append, arriving * (costs.probe + costs.scan * size), produced * costs.join))
 
 
+def _exact_sum(values: list[float]) -> tuple[float, ...]:
+    """Few numbers with the same sum: its rounding, then what that leaves, until nothing is left."""
+    parts: list[float] = []
+    rest = math.fsum(values)
+    while rest and math.isfinite(rest):
+        parts.append(rest)
+        values.append(-rest)
+        rest = math.fsum(values)
+    return (*parts, rest) if rest else tuple(parts)
+
+
 def _times(weight: float, value: float) -> float:
     """weight · value, where no weight makes nothing of an infinite size."""
     return weight * value if weight else 0.0
@@ -117,12 +131,15 @@ class CostModel:
     def __init__(self, graph: JoinGraph, costs: Costs) -> None:
         self.graph = graph
         self.costs = costs
+        self.best_joins: dict[tuple[int, ...], PricedJoin] = {}
+        """Of `probe_order.best_join`: joins by their inputs."""
         self._per_second: dict[int, float] = {}
         self._bytes: dict[int, float] = {}
         self._last: PricedTree | None = None
         self._small = len(graph) <= SMALL
         self._known_sizes: dict[int, float] = {}
         self._known_joins: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], PricedJoin] = {}
+        self._known_figures: dict[int, tuple[Join, tuple[float, ...], tuple[float, ...]]] = {}
 
     def size(self, mask: int) -> float:
         return self.graph.size(mask)
@@ -159,6 +176,10 @@ class CostModel:
 
     def leaves_bytes(self) -> float:
         """The memory of every plan: the windows of all streams."""
+        return self._leaves_bytes
+
+    @cached_property
+    def _leaves_bytes(self) -> float:
         return math.fsum(w * b for w, b in zip(self.graph.window_tuples, self.graph.tuple_bytes, strict=True))
 
     def hashed_in_binary(self, probing: int, probed: int, sizes: Mapping[int, float] | None = None) -> bool:
@@ -210,13 +231,15 @@ class CostModel:
             keeping = _times(costs.insert + costs.delete if indexed[k] else costs.append, self._rate(sizes, block))
             terms.append(Term(keeping, block, block))
             states.append(PricedState(indexed[k], keeping))
+        exact = _exact_sum([term.value for term in terms])
         return PricedJoin(
             tuple(blocks),
             tuple(tuple(order) for order in orders),
             tuple(states),
             tuple(pipelines),
-            math.fsum(term.value for term in terms),
+            exact[0] if exact else 0.0,
             tuple(term for term in terms if term.value),
+            exact,
         )
 
     def price(self, tree: Tree) -> PricedTree:
@@ -237,7 +260,7 @@ class CostModel:
             tree,
             nodes,
             priced,
-            math.fsum(term.value for join in priced for term in join.terms),
+            math.fsum(part for join in priced for part in join.exact),
             math.fsum([self.leaves_bytes(), *(sizes[mask] * self.tuple_bytes(mask) for mask in kept)]),
             math.fsum([*self.graph.window_tuples, *(sizes[mask] for mask in kept)]),
             self._rate(sizes, leaf_mask(tree)) if nodes else self.rate(leaf_mask(tree)),
@@ -247,6 +270,36 @@ class CostModel:
             self._refuse(self.graph.all)
         self._last = result
         return result
+
+    def figures(self, tree: Tree) -> tuple[float, float]:
+        """CPU and memory bytes of a plan, as `price` gives them; of a small graph's plans each join is added up once for all that share it."""
+        if not self._small or not isinstance(tree, Join):
+            priced = self.price(tree)
+            return priced.cpu, priced.memory_bytes
+        known, waiting = self._known_figures, [tree]
+        while waiting:
+            node = waiting[-1]
+            below = [child for child in node.inputs if isinstance(child, Join)]
+            missing = [child for child in below if id(child) not in known]
+            if missing:
+                waiting += missing
+                continue
+            waiting.pop()
+            if id(node) not in known:
+                sizes = self._known_sizes
+                cpu = self._priced_join(node, sizes).exact
+                if not math.isfinite(sizes[node.mask] * self.per_second(node.mask)):
+                    self._refuse(node.mask)
+                kept: tuple[float, ...] = ()
+                for child in below:
+                    _, parts, states = known[id(child)]
+                    cpu, kept = cpu + parts, (*kept, *states, sizes[child.mask] * self.tuple_bytes(child.mask))
+                known[id(node)] = node, cpu, kept  # the join itself is kept, so that no other gets its id
+        _, cpu, kept = known[id(tree)]
+        figures = math.fsum(cpu), math.fsum((self.leaves_bytes(), *kept))
+        if not all(map(math.isfinite, figures)):
+            self._refuse(self.graph.all)
+        return figures
 
     def _priced_join(self, node: Join, sizes: dict[int, float]) -> PricedJoin:
         """The figures of one join; in a small graph each join once, since the plans of a frontier share most of theirs."""

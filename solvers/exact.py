@@ -48,7 +48,7 @@ EXPANSIONS = 60  # plans whose neighbours are tried as seeds
 HASTY_SETS = 300_000  # whose tables and seeds take a quarter of a second
 PATIENT = 4.0  # seconds from which larger tables are worth their time
 TIMED_SETS = 300  # connected sets up to which the kernel ends in milliseconds, with few seeds and without a timer, which takes half of one to start
-ROOM = 1 << 18  # points of all staircases: pages that are never written cost nothing
+ROOM = 1 << 22  # points of all staircases: pages that are never written cost nothing
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
 
 
@@ -97,7 +97,7 @@ class _Component:
                 to_go = np.empty(1 << m if dense else sets.mask.size)
                 whole = sum(blocks)
                 if dense:
-                    mjoin_excess(sets, self.prices, places, m, whole, np.empty(2 << m, np.int64), to_go)
+                    mjoin_excess(sets, self.prices, places, m, whole, np.zeros(3 << m, np.int64), to_go)
                 else:
                     wide_mjoin_excess(sets, self.prices, places, m, whole, to_go)
                 found = tuple(tuple(row) for row in follow(sets, self.prices, places, m, to_go, dense).tolist())
@@ -159,9 +159,11 @@ class _Component:
         stop = np.zeros(2, np.int64)
         watched = deadline.watched(lambda: stop.put(0, 1), lambda: progress.doing(f"proving: {stop[1]} of {total} connected sets"))
         with watched if total > TIMED_SETS else nullcontext():
-            status, room = FULL, ROOM
-            while status == FULL and not stop[0]:
+            room = ROOM
+            while True:
                 status, _, _, _, rows, point_rows, point_sets, entries, _ = staircases(sets, prices, seed_e, seed_m, seed_o, limits, stop, room)
+                if status != FULL or stop[0]:
+                    break
                 room *= 16
         listed = rows.tolist()
         if status and not listed:

@@ -8,7 +8,7 @@ from models.plan import Proof, Shortfall
 from models.request import Objective
 from solvers import words
 from solvers.cost import CostModel, PricedJoin, PricedTree
-from solvers.probe_order import best_orders
+from solvers.probe_order import best_join
 from solvers.search import Found, Problem
 from solvers.sensitivity import lists_selectivities
 from solvers.tree import Join, leaf_mask
@@ -75,7 +75,7 @@ def _kept_subresults(model: CostModel, priced: PricedTree) -> list[str]:
         blocks = [leaf_mask(child) for child in user.inputs if leaf_mask(child) != node.mask] + [leaf_mask(child) for child in node.inputs]
         if len(blocks) > WIDEST_ALTERNATIVE or not model.graph.connected(user.mask):
             continue
-        merged = model.price_join(blocks, best_orders(model, blocks)[0]).cpu
+        merged = best_join(model, sorted(blocks)).cpu
         saved = merged - figures[node.mask][1].cpu - figures[user.mask][1].cpu
         held = words.bytes_(model.state_bytes(node.mask))
         if not math.isfinite(saved):

@@ -80,6 +80,7 @@ class JoinGraph:
     observed: tuple[tuple[int, float], ...] = ()
     """(set, σ), in the order in which they stand in for predicates: largest first, ties by sorted names."""
     _sizes: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
+    _hashed_to: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -119,7 +120,13 @@ class JoinGraph:
 
     def hashable(self, left: int, right: int) -> bool:
         """Whether some equality predicate joins the two sets."""
-        return any(self.equal_neighbours[i] & right for i in bits(left))
+        reached = self._hashed_to.get(left)
+        if reached is None:
+            reached = 0
+            for i in bits(left):
+                reached |= self.equal_neighbours[i]
+            self._hashed_to[left] = reached
+        return reached & right != 0
 
     @cached_property
     def _incident(self) -> tuple[tuple[tuple[int, int], ...], ...]:

@@ -21,10 +21,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from solvers.cost import CostModel
+from solvers.cost import CostModel, PricedJoin
 from solvers.graph import bits
 
-__all__ = ["Orders", "best_orders"]
+__all__ = ["Orders", "best_join", "best_orders"]
 
 Orders = tuple[tuple[int, ...], ...]
 
@@ -102,6 +102,15 @@ def best_orders(model: CostModel, masks: Sequence[int]) -> tuple[Orders, bool]:
     if edges == len(masks) - 1 and not model.graph.observed:
         return tuple(_by_rank(blocks, start) for start in range(len(masks))), True
     return tuple(_greedy(blocks, start) for start in range(len(masks))), False
+
+
+def best_join(model: CostModel, masks: Sequence[int]) -> PricedJoin:
+    """One join with the cheapest probe orders, priced; each once, since the plans of a frontier are compared with the same ones."""
+    key = tuple(masks)
+    found = model.best_joins.get(key)
+    if found is None:
+        found = model.best_joins[key] = model.price_join(key, best_orders(model, key)[0])
+    return found
 
 
 def _compiled(model: CostModel, masks: Sequence[int]) -> Orders | None:

@@ -106,8 +106,7 @@ def staircase(points: Iterable[Point]) -> tuple[Point, ...]:
 
 def point_of(model: CostModel, tree: Tree) -> Point:
     """The tree with its two resources."""
-    priced = model.price(tree)
-    return Point(priced.cpu, priced.memory_bytes, tree)
+    return Point(*model.figures(tree), tree)
 
 
 def make_join(inputs: Iterable[Tree], orders: Iterable[Iterable[int]]) -> Join:

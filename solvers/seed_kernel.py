@@ -95,38 +95,58 @@ def scanning(sets: Sets, prices: Prices, visited: int, target: int) -> float:
 
 @released
 def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, unions: Ints, to_go: Floats) -> float:
-    """The excess of an mjoin of blocks (places in the table) with the best probe orders, by a backward pass over their unions.
+    """The excess of an mjoin of blocks (places in the table) with the best probe orders, by a backward pass over their connected unions.
 
-    `unions` and `to_go` are scratch of 2·2^m and 2^m.
+    `to_go` is scratch of 2^m, `unions` of 3·2^m and all zeros before and after: per union its place in the table and 1, the unions by
+    number of blocks, per union the blocks next to it.
     """
     masks, sizes, paces, around, equal_around = sets.mask, sets.size, sets.pace, sets.around, sets.equal_around
     keys, places, multiplier, shift = sets.keys, sets.places, sets.multiplier, sets.shift
     made, scan = prices.made, prices.scan
     full = (1 << m) - 1
+    listed, beside = full + 1, 2 * (full + 1)
     cost = 0.0
     for k in range(m):
         cost += keeping_in_mjoin(sets, prices, blocks[k], whole)
-        unions[full + 1] = 0
-    for u in range(1, full + 1):
-        mask = unions[full + 1 + (u & (u - 1))] | masks[blocks[lowest(u)]]
-        unions[full + 1 + u] = mask
-        unions[u] = find(keys, places, multiplier, shift, mask)
+        unions[1 << k] = blocks[k] + 1
+        unions[listed + k] = 1 << k
+        near = 0
+        for j in range(m):
+            if around[blocks[k]] & masks[blocks[j]]:
+                near |= 1 << j
+        unions[beside + (1 << k)] = near
+    count, taken = m, 0
+    while taken < count:
+        u = unions[listed + taken]
+        taken += 1
+        mask = masks[unions[u] - 1]
+        left = unions[beside + u] & ~u
+        while left:
+            k = lowest(left)
+            left &= left - 1
+            grown = u | (1 << k)
+            if unions[grown] == 0:
+                unions[grown] = find(keys, places, multiplier, shift, mask | masks[blocks[k]]) + 1
+                unions[beside + grown] = unions[beside + u] | unions[beside + (1 << k)]
+                unions[listed + count] = grown
+                count += 1
     to_go[full] = 0.0
-    for u in range(full - 1, 0, -1):
-        here = unions[u]
-        if here >= 0:
-            best = np.inf
-            left = full & ~u
-            while left:
-                k = lowest(left)
-                left &= left - 1
-                block = blocks[k]
-                if masks[block] & around[here]:
-                    step = to_go[u | (1 << k)]
-                    if scan != 0.0 and equal_around[here] & masks[block] == 0:
-                        step += scan * (sizes[here] * sizes[block])
-                    best = min(best, step)
-            to_go[u] = best + made * sizes[here] if u & (u - 1) else best
+    for place in range(count - 2, -1, -1):
+        u = unions[listed + place]
+        here = unions[u] - 1
+        best = np.inf
+        left = unions[beside + u] & ~u
+        while left:
+            k = lowest(left)
+            left &= left - 1
+            step = to_go[u | (1 << k)]
+            if scan != 0.0 and equal_around[here] & masks[blocks[k]] == 0:
+                step += scan * (sizes[here] * sizes[blocks[k]])
+            best = min(best, step)
+        to_go[u] = best + made * sizes[here] if u & (u - 1) else best
+    for place in range(count):
+        u = unions[listed + place]
+        unions[u], unions[beside + u], unions[listed + place] = 0, 0, 0
     for k in range(m):
         cost += paces[blocks[k]] * to_go[1 << k]
     return cost
@@ -312,7 +332,7 @@ def seeds(sets: Sets, prices: Prices, binary: Ints, cap_e: float, cap_m: float, 
     expanded = np.zeros(room, np.bool_)
     used = 0
     count = 0
-    unions, to_go = np.empty(2 << EXACT_INPUTS, np.int64), np.empty(1 << EXACT_INPUTS)
+    unions, to_go = np.zeros(3 << EXACT_INPUTS, np.int64), np.empty(1 << EXACT_INPUTS)
     blocks = np.empty(n + 1, np.int64)
     other = np.empty(n + 1, np.int64)
     family = np.zeros(n + 2, np.int64)

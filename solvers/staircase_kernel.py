@@ -7,12 +7,13 @@ Figures are excesses over what every plan pays (`Prices`), in whole multiples of
 whose figures agree to the last bit of a double are ties. Of ties the one with fewer operators stays, then the first met.
 
 For every set V, by rising number of streams: the plain mjoin, every binary join, and every partition into three or more
-blocks, depth first, always placing the lowest stream left. A partial partition is dropped only by valid bounds:
+blocks, depth first, after the first block always that of the lowest stream left. A partial partition is dropped only by valid bounds:
 
 * what its blocks cost at least: their own least excess, being made and kept, and in each pipeline of an mjoin a first
   partial result, at least the smallest connected set above the block;
 * for a stream not placed yet its least share of such costs, whatever its block;
-* from four blocks on a second partial result, at least the smallest connected set that lacks one block of V.
+* the last partial result of each pipeline, which lacks one block of V. The block without which V is smallest is placed first, so that
+  this is known of all pipelines but its own from the start: where joins grow, few blocks come into question at all.
 
 Dropped is what cannot beat a point of V's own staircase, or, once it is kept, a point of the frontier so far (which starts
 from `seeds`), or what breaks a limit. Probe orders are computed for the partitions that survive.
@@ -45,7 +46,7 @@ __all__ = ["FRONTIER", "LEAST_BYTES", "LEAST_CPU", "LEAST_LOAD", "Limits", "stai
 FRONTIER, LEAST_CPU, LEAST_BYTES, LEAST_LOAD = 0, 1, 2, 3  # what is asked for
 DENSE_INPUTS = 13  # up to here all unions of blocks fit a small table; beyond, the table of connected sets is walked
 SHAVED = 1.0 - 1e-13  # bounds are sums in another order than costs: this much below is never above
-MAX_POINTS = 1 << 14  # of one staircase
+MAX_POINTS = 1 << 15  # of one staircase; beyond it the search stops
 STOPPED, FULL = 1, 2  # how a search ends that is not complete: it was told to stop, or there is no room for its points
 FOREIGN = -(1 << 40)  # the row of a point of the frontier in another set's staircase
 
@@ -249,7 +250,7 @@ def staircases(
     stop: NDArray[np.int64],
     room: int,
 ) -> tuple[int, Floats, Floats, Ints, Ints, Ints, Ints, Ints, Ints]:
-    """status (0: complete, STOPPED or FULL), then the frontier: e, m, operators, rows; then what rows refer to: points' rows, points' sets, rows, steps.
+    """status (0: complete, STOPPED or FULL), the frontier: e, m, operators, rows; what rows refer to: points' rows, points' sets, rows; steps.
 
     A row ≥ 0 starts in `entries` with a number of inputs, then the inputs: −1−i is stream i, p ≥ 0 is point p. Row −1 is the plain mjoin,
     row −2−k seed k. Nothing beyond the limits is kept.
@@ -328,9 +329,9 @@ def staircases(
     entries = np.empty(4 * room, np.int64)
     used = 0
 
-    here_e, here_m = np.empty(2 * MAX_POINTS), np.empty(2 * MAX_POINTS)
-    here_o, here_r = np.empty(2 * MAX_POINTS, np.int64), np.empty(2 * MAX_POINTS, np.int64)
-    dense_unions, dense_to_go = np.empty(2 << DENSE_INPUTS, np.int64), np.empty(1 << DENSE_INPUTS)
+    here_e, here_m = np.empty(MAX_POINTS), np.empty(MAX_POINTS)
+    here_o, here_r = np.empty(MAX_POINTS, np.int64), np.empty(MAX_POINTS, np.int64)
+    dense_unions, dense_to_go = np.zeros(3 << DENSE_INPUTS, np.int64), np.empty(1 << DENSE_INPUTS)
     wide_to_go = np.empty(total if n > DENSE_INPUTS else 1)
     blocks = np.empty(n + 1, np.int64)
     inner = np.empty(n + 1, np.int64)
@@ -627,8 +628,8 @@ def staircases(
                     beaten = (here_e[before] < e) | (here_m[before] < m) | (here_o[before] <= o)
                     if (below > 0) & (here_m[before] <= m) & beaten:
                         continue
-                    if used + joins + 1 > entries.size or count >= 2 * MAX_POINTS - 1:
-                        status = FULL
+                    if used + joins + 1 > entries.size or count == MAX_POINTS - 1:
+                        status = STOPPED if count == MAX_POINTS - 1 else FULL
                         break
                     pick[level] = k + 1
                     entries[used] = joins
@@ -648,10 +649,9 @@ def staircases(
             if status:
                 break
         if is_root:
-            root_count = 0
-            for k in range(min(count, MAX_POINTS)):
+            root_count = count
+            for k in range(count):
                 root_e[k], root_m[k], root_o[k], root_r[k] = here_e[k], here_m[k], here_o[k], here_r[k]
-                root_count += 1
         if status or is_root:
             break
         first_point[v] = points
