@@ -92,7 +92,10 @@ class Deadline:
 
     @contextmanager
     def watched(self, strike: Callable[[], object], tick: Callable[[], object] = lambda: None) -> Iterator[None]:
-        """While native code runs here, a thread waits for the deadline: then it calls `strike`; meanwhile, now and then, `tick`."""
+        """While native code runs here, a thread waits for the deadline and then calls `strike` until the code has ended.
+
+        Before that it calls `tick` now and then.
+        """
         ended = Event()
 
         def watch() -> None:
@@ -102,7 +105,10 @@ class Deadline:
                     while not (ended.wait(min(longest, self.remaining())) or self.expired()):
                         tick()
             finally:
-                strike()  # whatever happened here, nobody waits for ever; for a call that has ended it means nothing
+                # Whatever happened here, nobody waits for ever. Again and again, because a call that is about to begin does not see the first.
+                strike()
+                while not ended.wait(TICK):
+                    strike()
 
         thread = Thread(target=watch, daemon=True)
         thread.start()

@@ -13,6 +13,8 @@ from models.plan import Frontier, Plan, Proof
 from models.progress import Incumbent
 from models.request import Objective, Options, PlanRequest, Resources
 from solvers import progress as module
+from solvers.allocation.knapsack_exact import knapsack_exact
+from solvers.allocation.productivity import Path
 from solvers.deadline import AbandonedError, Deadline
 from solvers.frontier import frontier
 from solvers.planner import plan
@@ -189,6 +191,23 @@ def test_a_watched_call_is_struck_when_its_search_is_asked_to_stop() -> None:
     struck = threading.Event()
     with Deadline.after(LONG, Waiting(stop=_Stop(3))).watched(struck.set):
         assert struck.wait(LONG)
+
+
+def test_a_watched_call_that_begins_after_the_stop_is_struck_all_the_same() -> None:
+    strikes = threading.Semaphore(0)
+    with Deadline.after(LONG, Waiting(stop=_Stop(0))).watched(strikes.release):
+        for _ in range(5):
+            assert strikes.acquire(timeout=LONG)
+
+
+@pytest.mark.parametrize("round_", range(5))
+def test_an_integer_program_whose_stop_came_before_it_does_not_run_to_its_time_limit(round_: int) -> None:
+    rng = random.Random(3)
+    takes = [rng.randrange(10**6, 2 * 10**6) for _ in range(60)]
+    paths = [Path(f"p{i}", amount, amount + rng.randrange(1, 100), 1.0) for i, amount in enumerate(takes)]
+    stop = _Stop(0)
+    found = knapsack_exact(sum(takes) // 2, paths, 3600.0, Waiting(stop=stop))  # the whole test run would wait for it
+    assert found.proof is Proof.BOUNDED and stop.asked
 
 
 def test_a_watched_call_is_not_struck_before() -> None:
