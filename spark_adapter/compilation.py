@@ -14,7 +14,7 @@ from spark_adapter.checkpoint import Folder, check_layout, read_manifest, write_
 from spark_adapter.documents import check_tree, read_bindings, read_plan
 from spark_adapter.errors import BindingError, EngineError
 from spark_adapter.native import native
-from spark_adapter.pipeline import Pipeline
+from spark_adapter.pipeline import Pipeline, applied, changeable
 from spark_adapter.session import send_code
 from spark_adapter.sources import read_streams
 from spark_adapter.stem.engine import OBSERVED, SETTINGS, grid_from, layout, parallelism, stem
@@ -33,6 +33,12 @@ def compiled(plan: Plan | Mapping[str, Any], bindings: Bindings | Mapping[str, A
     checked = plan if isinstance(plan, Plan) else read_plan(plan)
     bound = bindings if isinstance(bindings, Bindings) else read_bindings(bindings)
     check_tree(checked)
+    # What names and expressions mean is for the bindings' settings to say, here as when it runs.
+    with applied(spark, changeable(bound, spark)):
+        return _built(checked, bound, spark, engine, cells)
+
+
+def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cells: int | None) -> Pipeline:
     streams = read_streams(checked, bound, spark)
     folder = Folder(spark, bound.checkpoint)
     manifest = read_manifest(folder)

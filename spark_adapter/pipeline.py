@@ -22,7 +22,7 @@ from models.plan import Plan
 from spark_adapter.errors import AdapterError, BindingError
 from spark_adapter.expressions import said
 
-__all__ = ["Pipeline", "Progress"]
+__all__ = ["Pipeline", "Progress", "applied", "changeable"]
 
 POLL_SECONDS = 0.5  # Spark keeps the progress of its last hundred batches, and no batch is that short
 STATISTICS = "statistics.jsonl"
@@ -78,7 +78,7 @@ class Pipeline:
         if self._query is not None:
             raise AdapterError("this pipeline was started already; compile the plan again to run it again")
         try:
-            with _settings(self.spark, {**self._settings, **self._changeable()}):
+            with applied(self.spark, {**self._settings, **changeable(self.bindings, self.spark)}):
                 self._remember()
                 self._query = self._writer().start()
         except PySparkException as error:
@@ -135,10 +135,6 @@ class Pipeline:
         elif trigger.processing_time is not None:
             writer = writer.trigger(processingTime=trigger.processing_time)
         return writer.options(**options).option("checkpointLocation", self.bindings.checkpoint)
-
-    def _changeable(self) -> dict[str, str]:
-        """Of the bindings' settings those that a session which is open can still take on."""
-        return {key: value for key, value in self.bindings.spark.items() if self.spark.conf.isModifiable(key)}
 
     def _watch(self) -> None:
         while not self._ended.wait(POLL_SECONDS):
@@ -199,8 +195,13 @@ class Pipeline:
             file.write(json.dumps({**line, "measured": self._summarise().get("measured")}) + "\n")
 
 
+def changeable(bindings: Bindings, spark: SparkSession) -> dict[str, str]:
+    """Of the bindings' settings those that a session which is open can still take on."""
+    return {key: value for key, value in bindings.spark.items() if spark.conf.isModifiable(key)}
+
+
 @contextmanager
-def _settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+def applied(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
     """The session with these settings. A query keeps those it was started with, so they need not stay."""
     before = {key: spark.conf.get(key, None) for key in wanted}
     try:

@@ -23,8 +23,8 @@ from models.request import PlanRequest, Query
 from solvers.planner import plan as planned
 from tests.spark_adapter.cells import SECOND, Arrival, Batch, by_definition, with_caches, with_shares
 from tests.spark_adapter.nested_loop import Row
-from tests.spark_adapter.plans import make_plan, make_query, moment
-from tests.spark_adapter.runs import Ids, Job, generated, ids, run_all, true_ids, write
+from tests.spark_adapter.plans import bindings_of, make_plan, make_query, moment
+from tests.spark_adapter.runs import SCHEMA, Ids, Job, generated, ids, run_all, true_ids, write
 
 pytestmark = pytest.mark.spark
 
@@ -157,6 +157,12 @@ def batches_of(data: Mapping[str, Sequence[Arrival]]) -> list[tuple[Batch, int]]
     return [({name: rows[len(rows) * k // FILES : len(rows) * (k + 1) // FILES] for name, rows in data.items()}, -1) for k in range(FILES)]
 
 
+def _one_source(folder: Path, query: Query, watermark: str) -> dict[str, Any]:
+    """The streams' bindings, s1 being s0 once more."""
+    streams: dict[str, Any] = bindings_of(folder, {stream.name: SCHEMA for stream in query.streams}, watermark).model_dump(by_alias=True)["streams"]
+    return streams | {"s1": streams["s0"]}
+
+
 @pytest.fixture(scope="module")
 def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, dict[str, Ids]]:
     """What each kind gave, by engine: native joins run those plans that they can."""
@@ -166,7 +172,9 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
         folder = tmp_path_factory.mktemp("kind")
         write(folder, {name: [{**row, "ts": moment(row["ts"] / SECOND)} for row in rows] for name, rows in data_of(kind, query).items()}, FILES)
         plan = plan_of(kind, query)
-        more = {"watermark": "3 seconds"}
+        more: dict[str, Any] = {"watermark": "3 seconds"}
+        if kind.feature == "self-join":
+            more["streams"] = _one_source(folder, query, more["watermark"])
         jobs.append((kind, Job(plan, folder, kind.cells, more=more)))
         if kind.plan == "bjtree" and kind.feature != "row windows":
             jobs.append((kind, Job(plan, folder, None, "native", folder / "native", more)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import time
 from collections import Counter
 from pathlib import Path
@@ -22,7 +21,7 @@ from models.request import Query
 from spark_adapter.errors import AdapterError, CheckpointError, EngineError, PlanError
 from spark_adapter.pipeline import Pipeline
 from tests.spark_adapter import runs
-from tests.spark_adapter.cells import SECOND, Case, by_definition, cases, with_caches
+from tests.spark_adapter.cells import Case, cases, with_caches
 from tests.spark_adapter.nested_loop import Row
 from tests.spark_adapter.plans import bindings_of, make_plan, make_query, moment
 from tests.spark_adapter.runs import SCHEMA, Job, differences, generated, ids, true_ids, write, written
@@ -78,28 +77,6 @@ def test_random_plans_over_random_data_give_the_rows_of_the_definition(
 ) -> None:
     """Four plans an example: side by side they take less time than one after the other."""
     assert differences(spark, tmp_path_factory.mktemp("random"), several) == []
-
-
-def test_row_windows_hold_the_newest_rows(spark: SparkSession, tmp_path: Path) -> None:
-    query = Query.model_validate(
-        {
-            "streams": [
-                {"name": "a", "rate": 1, "window": {"rows": 2}},
-                {"name": "b", "rate": 1, "window": {"seconds": 3}},
-            ],
-            "predicates": [{"left": "a.x", "right": "b.x", "selectivity": 0.5}],
-        }
-    )
-    rng = random.Random(3)
-    times = rng.sample(range(60_000), 80)
-    split = {name: sorted(times[k::2]) for k, name in enumerate("ab")}
-    data = {name: [{"id": k, "ts": at * 1000, "x": rng.randrange(2), "y": 0, "z": 0} for k, at in enumerate(found)] for name, found in split.items()}
-    write(tmp_path, {name: [{**row, "ts": moment(row["ts"] / SECOND)} for row in rows] for name, rows in data.items()}, files=2)
-    run(spark, make_plan(query, ["a", "b"]), tmp_path, cells=4, watermark="1 hour")
-    batches = [({name: rows[:20] for name, rows in data.items()}, -1), ({name: rows[20:] for name, rows in data.items()}, -1)]
-    expected = by_definition(query, batches)
-    assert expected
-    assert ids(query, tmp_path) == expected
 
 
 def test_another_plan_goes_on_with_a_checkpoint_and_another_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:

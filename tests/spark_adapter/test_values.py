@@ -49,6 +49,7 @@ class Scenario:
     """A result as its line's values; by default the ids of its rows."""
     files: int = 1
     cells: int = 4
+    spark: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def shape(self) -> Shape:
@@ -239,6 +240,20 @@ def expressions() -> Scenario:
     )
 
 
+def cases() -> Scenario:
+    """Streams and attributes that differ in case alone, where the bindings say that case counts."""
+    query = make_query({"a": 5, "A": 4}, ["a.k = A.K", "a.K <= A.k"])
+    return Scenario(
+        query,
+        dict.fromkeys("aA", "id BIGINT, ts TIMESTAMP, low BIGINT, high INT"),
+        drawn({name: {"k": [1, 2, 3], "K": [1, 2, 3]} for name in "aA"}, 30, 8),
+        columns={name: {"k": "low", "K": "high"} for name in "aA"},
+        select=["a.id AS first", "A.id AS second"],
+        cells=2,
+        spark={"spark.sql.caseSensitive": "true"},
+    )
+
+
 def at_the_same_moment() -> Scenario:
     """The event time is the key."""
     query = make_query({"a": 1, "b": 2, "c": 3}, ["a.ts = b.ts", "b.ts = c.ts"])
@@ -272,6 +287,7 @@ SCENARIOS = {
         silent_at_first,
         odd_names,
         expressions,
+        cases,
         at_the_same_moment,
         alone,
         unconnected,
@@ -292,6 +308,8 @@ def source_rows(name: str, rows: Sequence[Row]) -> list[dict[str, Any]]:
             | {"js": '{"x": ' + ("null" if row["x"] is None else str(row["x"])) + "}", "l": [row["month"]]}
             for row in rows
         ]
+    if name == "cases":
+        return [{"id": row["id"], "ts": row["ts"], "low": row["k"], "high": row["K"]} for row in rows]
     if name == "unconnected":
         return [{"id": row["id"], "ts": row["ts"]} | ({"key": row["Key"]} if "Key" in row else {}) for row in rows]
     return [{key: plain(value) for key, value in row.items()} for row in rows]
@@ -312,6 +330,7 @@ def bindings(scenario: Scenario, folder: Path, out: Path) -> Bindings:
         "sink": {"format": "json", "options": {"path": str(out / "out"), "ignoreNullFields": "false"}},
         "checkpoint": str(out / "checkpoint"),
         "trigger": {"available_now": True},
+        "spark": dict(scenario.spark),
     }
     return Bindings.model_validate(document)
 
