@@ -129,7 +129,7 @@ function capLines(plot, x, y) {
     if (inside) plot.add(svg("line", { class: "cap", x1: plot.x(cpu), x2: plot.x(cpu), y1: area.top, y2: area.bottom }));
     const right = !inside && cpu > x.high;
     const leftwards = inside && x.share(cpu) > 0.5;
-    plot.add(svg("text", { class: "capname", x: inside ? plot.x(cpu) + (leftwards ? -4 : 4) : area.left, y: inside ? area.top + 10 : HEIGHT - 5, "text-anchor": leftwards ? "end" : "start" }, inside ? "CPU cap" : right ? `CPU cap ${words.cpu(cpu)} →` : `← CPU cap ${words.cpu(cpu)}`));
+    plot.add(svg("text", { class: "capname", x: inside ? plot.x(cpu) + (leftwards ? -4 : 4) : area.left, y: inside ? area.bottom - 6 : HEIGHT - 5, "text-anchor": leftwards ? "end" : "start" }, inside ? "CPU cap" : right ? `CPU cap ${words.cpu(cpu)} →` : `← CPU cap ${words.cpu(cpu)}`));
   }
   if (memory !== undefined) {
     const inside = memory >= y.low && memory <= y.high;

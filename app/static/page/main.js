@@ -138,6 +138,7 @@ function show() {
   document.body.dataset.fingerprint = plan.fingerprint;
 }
 
+on("loaded", () => [pane, heldPane].forEach((each) => each.unzoom()));
 on("planned", show);
 on("viewed", show);
 on("held", show);

@@ -3,6 +3,7 @@
 import { svg } from "./dom.js";
 
 const PAD = { left: 58, right: 16, top: 14, bottom: 36 };
+const MOST_DIGITS = 7; // more do not fit beside an axis
 const WIDE = 8; // largest over least, from which an axis is logarithmic
 
 /** A scale of values; `low` and `high` are its ends. */
@@ -40,20 +41,30 @@ export function ticksOf(scale, most = 5) {
   return found;
 }
 
+/** Words for ticks, with as many digits as it takes to tell them apart. */
+function labelsOf(ticks, asWords) {
+  for (let digits = 3; ; digits += 1) {
+    const labels = ticks.map((tick) => asWords(tick, digits));
+    if (new Set(labels).size === labels.length || digits === MOST_DIGITS) return labels;
+  }
+}
+
 /** An empty chart: {svg, x, y, area, add}; x and y give places in px. */
 export function chart({ width, height, x, y, xName, yName, xWords, yWords, label }) {
   const area = { left: PAD.left, top: PAD.top, right: width - PAD.right, bottom: height - PAD.bottom };
   const placeX = (value) => area.left + x.share(value) * (area.right - area.left);
   const placeY = (value) => area.bottom - y.share(value) * (area.bottom - area.top);
   const axes = svg("g", { class: "axes", "aria-hidden": "true" });
-  for (const tick of ticksOf(x, width < 420 ? 4 : 6)) {
+  const [xTicks, yTicks] = [ticksOf(x, width < 420 ? 4 : 6), ticksOf(y, 5)];
+  const [xLabels, yLabels] = [labelsOf(xTicks, xWords), labelsOf(yTicks, yWords)];
+  xTicks.forEach((tick, i) => {
     axes.append(svg("line", { x1: placeX(tick), x2: placeX(tick), y1: area.top, y2: area.bottom }));
-    axes.append(svg("text", { x: placeX(tick), y: area.bottom + 15, "text-anchor": "middle" }, xWords(tick)));
-  }
-  for (const tick of ticksOf(y, 5)) {
+    axes.append(svg("text", { x: placeX(tick), y: area.bottom + 15, "text-anchor": "middle" }, xLabels[i]));
+  });
+  yTicks.forEach((tick, i) => {
     axes.append(svg("line", { x1: area.left, x2: area.right, y1: placeY(tick), y2: placeY(tick) }));
-    axes.append(svg("text", { x: area.left - 6, y: placeY(tick) + 4, "text-anchor": "end" }, yWords(tick)));
-  }
+    axes.append(svg("text", { x: area.left - 6, y: placeY(tick) + 4, "text-anchor": "end" }, yLabels[i]));
+  });
   axes.append(svg("text", { class: "axis", x: area.right, y: height - 5, "text-anchor": "end" }, xName));
   axes.append(svg("text", { class: "axis", x: 4, y: 10 }, yName));
   const drawing = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": label }, axes);

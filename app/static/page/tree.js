@@ -76,6 +76,12 @@ export class TreePane {
     this.point(this.#plan, node);
   }
 
+  /** Back to the size that suits the drawing. */
+  unzoom() {
+    this.#zoom = 0;
+    this.box.scrollTo(0, 0);
+  }
+
   zoomBy(factor) {
     this.#zoom = Math.min(ZOOM.most, Math.max(ZOOM.least, this.#scale() * factor));
     this.#place();
@@ -194,7 +200,7 @@ function streamPart(plan, node, place) {
   return svg(
     "g",
     { class: "part stream" },
-    svg("rect", { class: "spot", x: 0, y: node.y - node.height / 2 + 2, width: node.out, height: node.height - 4, rx: 6 }),
+    svg("rect", { class: "spot", x: 2, y: node.y - node.height / 2 + 2, width: node.out - 2, height: node.height - 4, rx: 6 }),
     svg("text", { class: "name", x: right - 6, y: node.y - 2, "text-anchor": "end" }, words.shortened(node.id, most), svg("title", {}, node.id)),
     svg("text", { class: "sub", x: right - 6, y: node.y + 12, "text-anchor": "end" }, sub),
     stateSquare(node, right + place.size.state / 2),
@@ -216,7 +222,7 @@ function joinPart(plan, node, place) {
     svg("text", { class: "sub", x: node.x + box / 2, y: node.y + 12, "text-anchor": "middle" }, `${words.cpu(operator.cpu)} CPU`),
     node.side ? stateSquare(node, node.x + box + state / 2 + 4) : null,
     node.user ? svg("text", { class: "sub", x: node.out + 16, y: node.y - node.band / 2 - 5 }, `${words.amount(node.rate)}/s`) : null,
-    node.side ? svg("text", { class: "sub", x: node.x + box + state / 2 + 4, y: node.y + node.side / 2 + 13, "text-anchor": "middle" }, words.bytes(node.bytes)) : null,
+    node.side ? svg("text", { class: "sub", x: node.x + box + 4, y: node.y + node.side / 2 + 13 }, words.bytes(node.bytes)) : null,
     badges(plan, node, place.compact),
   );
 }

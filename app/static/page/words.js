@@ -8,19 +8,19 @@ function digits(value, count = 3) {
   return size < 1e-4 || size >= 1e15 ? value.toExponential(count - 1).replace(/\.?0+e/, "e") : String(Number(value.toPrecision(count)));
 }
 
-export function amount(value) {
+export function amount(value, count = 3) {
   if (value === null || value === undefined) return "–";
   const scale = SCALES.find(([least]) => Math.abs(value) >= least * 0.9995);
-  return scale && Math.abs(value) < 1e15 ? digits(value / scale[0]) + scale[1] : digits(value);
+  return scale && Math.abs(value) < 1e15 ? digits(value / scale[0], count) + scale[1] : digits(value, count);
 }
 
-export function bytes(value) {
+export function bytes(value, count = 3) {
   if (value === null || value === undefined) return "–";
   const scale = SCALES.find(([least]) => value >= least * 0.9995);
-  return scale && value < 1e15 ? `${digits(value / scale[0])} ${scale[1]}B` : `${digits(value)} B`;
+  return scale && value < 1e15 ? `${digits(value / scale[0], count)} ${scale[1]}B` : `${digits(value, count)} B`;
 }
 
-export const cpu = (value) => (value === null || value === undefined ? "–" : digits(value));
+export const cpu = (value, count = 3) => (value === null || value === undefined ? "–" : digits(value, count));
 
 export const percent = (share) => (share > 0 && share < 0.001 ? "< 0.1 %" : `${digits(share * 100)} %`);
 
