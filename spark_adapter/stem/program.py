@@ -300,9 +300,15 @@ def _place(
     modules: Mapping[str, Module],
     caches: dict[str, Cached],
 ) -> None:
-    """Put a cache of the plan into its route. A segment that no equality leads into has no key and runs without a cache."""
+    """Put a cache of the plan into its route.
+
+    A segment that no equality leads into has no key and runs without a cache; so does one inside which only a share of the rows may
+    probe, since a cache answers all of it at once.
+    """
     k = operator.inputs.index(cache.input)
     steps = routes[k].steps[cache.first : cache.last + 1]
+    if any(step.share < 1.0 for step in steps[1:]):
+        return
     by_key = {module.key: module for module in modules.values()}
     targets = [by_key[step.target] for step in steps]
     members = [name for target in targets for name in target.streams]
@@ -321,7 +327,8 @@ def _place(
     if not lookup:
         return
     columns = tuple(sorted(lookup))
-    key = f"{operator.id}:{'+'.join(sorted(members))}:{','.join(columns)}"
+    # The inputs are part of the name: the rows of a subresult have other columns than the rows of its streams.
+    key = f"{operator.id}:{','.join(sorted(target.key for target in targets))}:{','.join(columns)}"
     making = []
     seen: list[str] = []
     for target in targets:

@@ -132,6 +132,14 @@ def test_shares_at_two_steps_multiply() -> None:
     assert run(with_shares(plan, shares), batches)[1].total() == pytest.approx(everything * 0.49, rel=0.05)
 
 
+def test_a_share_inside_a_cached_segment_counts() -> None:
+    batches = steady(CHAIN, seconds=20, per_second=60, values=12, every=2.0)
+    plan = make_plan(CHAIN, ["r", "s", "t"])
+    starved = with_shares(plan, {("join-1", name, 1): 0.5 for name in "rst"})
+    cached = with_caches(starved, [("join-1", "t", 0, 1, "prefix", 1e6)])
+    assert run(cached, batches)[1] == run(starved, batches)[1]
+
+
 def test_where_even_keeping_is_too_much_only_a_share_of_the_rows_is_let_in() -> None:
     batches = steady(CHAIN, seconds=20, per_second=60, values=12, every=2.0)
     plan = make_plan(CHAIN, ["r", "s", "t"])
@@ -196,6 +204,19 @@ def test_a_global_cache_holds_what_its_plan_prices() -> None:
     assert lookups > 500
     # The watermark follows by a batch, a quarter of a window: so much more than is live is held, and what it displaces misses again.
     assert sum(note["misses"] for note in settled) <= 1.25 * priced.miss_probability * lookups
+
+
+def test_a_cache_of_streams_is_none_of_their_subresult() -> None:
+    """Two plans whose caches have one operator, one set of streams and one key, but rows of other columns."""
+    query = query_of({"a": 5, "b": 5, "c": 5, "d": 5}, [("a.x", "=", "b.x"), ("b.y", "=", "c.y"), ("a.y", "=", "d.y")])
+    streams = with_caches(make_plan(query, [["a", "d"], "b", "c"]), [("join-2", "join-1", 0, 1, "prefix", 1e6)])
+    subresult = with_caches(make_plan(query, [["b", "c"], "a", "d"]), [("join-2", "a", 0, 0, "prefix", 1e6)])
+    batches = steady(query, seconds=6, per_second=8, values=3)
+    cells, found = Cells(streams), Counter[tuple[int, ...]]()
+    for n, (batch, watermark) in enumerate(batches):
+        cells.use((streams, subresult)[n % 2])
+        found += cells.work_off(batch, watermark)
+    assert found == by_definition(query, batches)
 
 
 def test_plan_and_operator_measure_an_entry_alike() -> None:
