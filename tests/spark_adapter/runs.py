@@ -28,6 +28,7 @@ __all__ = ["SCHEMA", "TOGETHER", "Ids", "Job", "differences", "generated", "ids"
 
 SCHEMA = "id BIGINT, ts TIMESTAMP, x BIGINT, y BIGINT, z BIGINT"
 TOGETHER = 2  # pipelines at a time: a batch is mostly waiting, for tasks to be scheduled and files to be renamed
+ATTEMPTS = 5
 TOO_SLOW = "failed to connect back"  # Spark gives a Python worker ten seconds to start, which a machine that is busy with other things may miss
 
 Ids = Counter[tuple[int, ...]]
@@ -94,13 +95,14 @@ def run_all(spark: SparkSession, jobs: Sequence[Job]) -> list[Pipeline]:
 
 def _ended(spark: SparkSession, job: Job, pipeline: Pipeline) -> Pipeline:
     """The pipeline at its end; one whose worker was too slow to start goes on from its checkpoint."""
-    try:
-        assert pipeline.await_termination()
-    except StreamingQueryException as error:
-        if TOO_SLOW not in str(error):
-            raise
-        pipeline = _started(spark, job)
-        assert pipeline.await_termination()
+    for attempt in range(ATTEMPTS):
+        try:
+            assert pipeline.await_termination()
+            break
+        except StreamingQueryException as error:
+            if TOO_SLOW not in str(error) or attempt == ATTEMPTS - 1:
+                raise
+            pipeline = _started(spark, job)
     return pipeline
 
 
