@@ -34,11 +34,12 @@ def take(page_service: Service, folder: Path) -> None:
 def picture(page_service: Service, file: Path) -> None:
     """The README's: a plan, and the probe order of one of its inputs."""
     file.parent.mkdir(exist_ok=True)
-    with page_service.opened(1280, 570) as it:
+    with page_service.opened(1280, 676) as it:
         it.pick("star")
         it.frontier()
         it.page.hover('#tree-pane [data-key="shipments"] .name')
-        it.page.screenshot(path=file)
+        it.page.wait_for_timeout(300)  # bands change their colour gently
+        it.page.screenshot(path=file, clip={"x": 0, "y": 0, "width": 1280, "height": 566})
 
 
 def main() -> None:

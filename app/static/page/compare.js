@@ -14,7 +14,9 @@ function placesOf(plan) {
   const name = (id) => names.get(id) ?? id;
   const places = new Map();
   for (const operator of plan.operators) {
-    const orders = operator.pipelines.map((pipeline) => [name(pipeline.input), ...pipeline.probes.map((probe) => `${name(probe.target)} ${probe.algorithm}`)].join(" > "));
+    const orders = operator.pipelines.map((pipeline) =>
+      [name(pipeline.input), ...pipeline.probes.map((probe) => `${name(probe.target)} ${probe.algorithm}`)].join(" > "),
+    );
     places.set(operator.id, JSON.stringify([name(operator.id), operator.inputs.map(name).sort(), orders.sort()]));
     for (const input of operator.inputs) if (!names.has(input)) places.set(input, JSON.stringify([input, name(operator.id)]));
   }
@@ -35,7 +37,10 @@ export function startCompare(background) {
     const [before, after, asked, name] = [state.held.plan, shown(), state.asked, state.held.label];
     return background.add("compare", async (signal) => {
       say(byId("compare-note"), "comparing…");
-      const [diff, check] = [await attempt("v1/diffs", { before, after }, signal), await attempt("v1/checks", { cases: [{ name, request: asked, plan: before }] }, signal)];
+      const [diff, check] = [
+        await attempt("v1/diffs", { before, after }, signal),
+        await attempt("v1/checks", { cases: [{ name, request: asked, plan: before }] }, signal),
+      ];
       if (!signal.aborted && state.held?.plan === before) report(diff, check);
     });
   };
@@ -66,27 +71,49 @@ async function readApproved(input) {
     hold(plan, file.name);
   } catch (failure) {
     const [first] = failure.errors ?? [];
-    say(byId("compare-note"), `${file.name} could not be loaded: ${first ? `${first.pointer.replace(/^\/before/, "")} ${first.detail}` : failure.message}`);
+    say(
+      byId("compare-note"),
+      `${file.name} could not be loaded: ${first ? `${first.pointer.replace(/^\/before/, "")} ${first.detail}` : failure.message}`,
+    );
   }
 }
 
 function rest() {
   byId("compare").classList.remove("active");
   say(byId("compare-note"), "");
-  byId("compare").replaceChildren(h("p", { class: "note" }, "Hold the plan or load an approved one, then change something: both are drawn, and what differs is listed here."));
+  byId("compare").replaceChildren(
+    h("p", { class: "note" }, "Hold the plan or load an approved one, then change something: both are drawn, and what differs is listed here."),
+  );
 }
 
 function report(diff, check) {
   const result = check.answer?.cases[0];
-  const verdict = result ? h("p", { class: `outcome ${result.verdict}` }, h("strong", { id: "check-verdict" }, result.verdict), " ", reasonsOf(result)) : h("p", { class: "outcome failed" }, check.failure.message);
+  const verdict = result
+    ? h("p", { class: `outcome ${result.verdict}` }, h("strong", { id: "check-verdict" }, result.verdict), " ", reasonsOf(result))
+    : h("p", { class: "outcome failed" }, check.failure.message);
   const about = diff.answer;
   const notes = (result?.notes ?? []).filter((note) => !about?.request.includes(note));
   say(byId("compare-note"), `with ${state.held.label}`);
   byId("compare").classList.add("active");
   byId("compare").replaceChildren(
-    h("div", { class: "caption" }, h("code", {}, "watersmeet check"), " would say", h("span", { class: "spring" }), h("button", { type: "button", class: "link", id: "held-request", onclick: loadHeldRequest }, "back to the held plan's request")),
+    h(
+      "div",
+      { class: "caption" },
+      h("code", {}, "watersmeet check"),
+      " would say",
+      h("span", { class: "spring" }),
+      h("button", { type: "button", class: "link", id: "held-request", onclick: loadHeldRequest }, "back to the held plan's request"),
+    ),
     verdict,
-    ...(notes.length ? [h("ul", { class: "notes" }, notes.map((note) => h("li", {}, note)))] : []),
+    ...(notes.length
+      ? [
+          h(
+            "ul",
+            { class: "notes" },
+            notes.map((note) => h("li", {}, note)),
+          ),
+        ]
+      : []),
     ...(about ? [changes(about), figures(about)] : [h("p", { class: "fault" }, diff.failure.message)]),
   );
 }
@@ -105,7 +132,11 @@ function reasonsOf(result) {
 function changes(diff) {
   const lines = [...diff.request, ...diff.structure];
   if (!lines.length) return h("p", { class: "note" }, "Same request, same structure.");
-  return h("ul", { class: "moves" }, lines.map((line) => h("li", {}, line)));
+  return h(
+    "ul",
+    { class: "moves" },
+    lines.map((line) => h("li", {}, line)),
+  );
 }
 
 const shownFigure = (figure, value) => (value === null ? "–" : /bytes$/.test(figure) ? words.bytes(value) : words.amount(value));

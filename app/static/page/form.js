@@ -96,9 +96,17 @@ function streamRow(stream, i) {
     { "data-row": at },
     h("td", { "data-label": "name" }, nameField(at, name)),
     h("td", { class: "short", "data-label": "rate /s" }, field(`${at}/rate`, `${name} rate, tuples per second`)),
-    h("td", { class: "pair unit-pair", "data-label": "window" }, h("div", {}, field(`${at}/window/${rows ? "rows" : "seconds"}`, `${name} window`, { size: 6 }), unit)),
+    h(
+      "td",
+      { class: "pair unit-pair", "data-label": "window" },
+      h("div", {}, field(`${at}/window/${rows ? "rows" : "seconds"}`, `${name} window`, { size: 6 }), unit),
+    ),
     h("td", { class: "shorter", "data-label": "bytes" }, field(`${at}/tuple_bytes`, `${name} bytes per tuple`, { size: 5 })),
-    h("td", {}, removal(`Remove ${name}`, () => removeStream(i))),
+    h(
+      "td",
+      {},
+      removal(`Remove ${name}`, () => removeStream(i)),
+    ),
   );
 }
 
@@ -130,7 +138,8 @@ function references(name) {
   list("predicates").forEach((predicate, i) => {
     for (const side of ["left", "right"]) {
       const value = predicate?.[side];
-      if (typeof value === "string" && value.startsWith(`${name}.`)) found.push({ pointer: `/query/predicates/${i}/${side}`, rest: value.slice(name.length) });
+      if (typeof value === "string" && value.startsWith(`${name}.`))
+        found.push({ pointer: `/query/predicates/${i}/${side}`, rest: value.slice(name.length) });
     }
   });
   list("observed").forEach((observed, i) => {
@@ -176,10 +185,14 @@ function predicateRow(predicate, i) {
     h("td", {}, choice(`${at}/op`, `${name} comparison`, OPS, "=")),
     h("td", {}, field(`${at}/right`, `${name} right side`, { words: true, size: 14 })),
     h("td", { class: "short", "data-label": "selectivity" }, selectivity),
-    h("td", {}, removal(`Remove ${name}`, () => {
-      list("predicates").splice(i, 1);
-      restructured(`#form [data-row^="/query/predicates/"] input`);
-    })),
+    h(
+      "td",
+      {},
+      removal(`Remove ${name}`, () => {
+        list("predicates").splice(i, 1);
+        restructured(`#form [data-row^="/query/predicates/"] input`);
+      }),
+    ),
   );
 }
 
@@ -238,7 +251,14 @@ function capRow(kind) {
       byId(`${kind}-capped`).focus();
     },
   });
-  return h("div", { class: "cap", "data-row": cap.pointer }, h("label", { for: `${kind}-capped` }, box, ` ${cap.label}`), slider, input, h("span", { class: "unit", id: `${kind}-words` }, cap.unit));
+  return h(
+    "div",
+    { class: "cap", "data-row": cap.pointer },
+    h("label", { for: `${kind}-capped` }, box, ` ${cap.label}`),
+    slider,
+    input,
+    h("span", { class: "unit", id: `${kind}-words` }, cap.unit),
+  );
 }
 
 /** Sliders reach a tenth to ten times of what is capped and of what the plan needs. */
@@ -277,7 +297,20 @@ function table(title, headings, rows, total, add, addLabel) {
     h(
       "div",
       { class: "rows", tabindex: total > 6 ? 0 : undefined, role: total > 6 ? "region" : undefined, "aria-label": total > 6 ? title : undefined },
-      h("table", {}, h("thead", {}, h("tr", {}, headings.map((heading) => h("th", { scope: "col" }, heading)))), h("tbody", {}, rows)),
+      h(
+        "table",
+        {},
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            headings.map((heading) => h("th", { scope: "col" }, heading)),
+          ),
+        ),
+        h("tbody", {}, rows),
+      ),
     ),
     more,
   );
@@ -300,7 +333,14 @@ function render() {
   });
   byId("form").replaceChildren(
     table("Streams", ["name", "rate /s", "window", "bytes", removeHeading], streams, list("streams").length, addStream, "Add stream"),
-    table("Predicates", ["left", "", "right", "selectivity", removeHeading.cloneNode(true)], predicates, list("predicates").length, addPredicate, "Add predicate"),
+    table(
+      "Predicates",
+      ["left", "", "right", "selectivity", removeHeading.cloneNode(true)],
+      predicates,
+      list("predicates").length,
+      addPredicate,
+      "Add predicate",
+    ),
     h("section", { class: "caps" }, h("h3", {}, "Caps"), capRow("cpu"), capRow("memory")),
     h(
       "section",
@@ -320,10 +360,22 @@ function render() {
       "details",
       { id: "costs-details", open: open.has("costs-details") },
       h("summary", {}, "Cost constants, seconds per tuple"),
-      h("div", { class: "grid" }, COSTS.map((name) => h("label", {}, name, withPlaceholder(field(`/costs/${name}`, `cost of ${name}`), text(state.plan?.costs[name]) || "default")))),
+      h(
+        "div",
+        { class: "grid" },
+        COSTS.map((name) =>
+          h("label", {}, name, withPlaceholder(field(`/costs/${name}`, `cost of ${name}`), text(state.plan?.costs[name]) || "default")),
+        ),
+      ),
       h("div", { "data-row": "/costs" }),
     ),
-    h("details", { id: "json-details", open: open.has("json-details") }, h("summary", {}, "Request as JSON"), json, h("p", { id: "json-fault", class: "fault" })),
+    h(
+      "details",
+      { id: "json-details", open: open.has("json-details") },
+      h("summary", {}, "Request as JSON"),
+      json,
+      h("p", { id: "json-fault", class: "fault" }),
+    ),
   );
   if (Object.keys(ranges).length === 0) placeRanges();
   for (const kind of Object.keys(CAPS)) placeSlider(kind);
@@ -442,10 +494,12 @@ on("planned", () => {
     rangesFollow = false;
     placeRanges();
   }
-  list("predicates").slice(0, MOST_ROWS).forEach((predicate, i) => {
-    const estimated = state.plan.query.predicates[i]?.selectivity;
-    if (predicate?.selectivity !== undefined) return;
-    const input = document.querySelector(`[data-pointer="/query/predicates/${i}/selectivity"]`);
-    if (input && estimated) input.placeholder = `≈ ${words.amount(estimated)}`;
-  });
+  list("predicates")
+    .slice(0, MOST_ROWS)
+    .forEach((predicate, i) => {
+      const estimated = state.plan.query.predicates[i]?.selectivity;
+      if (predicate?.selectivity !== undefined) return;
+      const input = document.querySelector(`[data-pointer="/query/predicates/${i}/selectivity"]`);
+      if (input && estimated) input.placeholder = `≈ ${words.amount(estimated)}`;
+    });
 });

@@ -10,7 +10,10 @@ import * as words from "./words.js";
 const AUTOMATIC = 16; // streams up to which the frontier is found unasked; it takes milliseconds there
 const HEIGHT = 292;
 const FAR = 6; // a cap this many times beyond all plans is named at the edge, so that the plans are not squeezed
-const USUAL = [["mjoin", "plain mjoin"], ["bjtree", "best binary tree"]];
+const USUAL = [
+  ["mjoin", "plain mjoin"],
+  ["bjtree", "best binary tree"],
+];
 
 let found = null; // {key, points, proof} for the request without its caps, {usual, usualFor} for the request with them
 
@@ -74,9 +77,19 @@ function offer(background) {
 /** All that can be looked at: points of the frontier, the usual plans, the answer. */
 function items() {
   const points = (found?.points ?? []).map((point, i) => ({
-    cpu: point.cpu, memory: point.memory_bytes, plan: point.plan, kind: "point", label: `frontier point ${i + 1} of ${found.points.length}`,
+    cpu: point.cpu,
+    memory: point.memory_bytes,
+    plan: point.plan,
+    kind: "point",
+    label: `frontier point ${i + 1} of ${found.points.length}`,
   }));
-  const usual = (found?.usual ?? []).map(({ plan, label, method }) => ({ cpu: plan.cost.cpu, memory: plan.cost.memory_bytes, plan, kind: method, label }));
+  const usual = (found?.usual ?? []).map(({ plan, label, method }) => ({
+    cpu: plan.cost.cpu,
+    memory: plan.cost.memory_bytes,
+    plan,
+    kind: method,
+    label,
+  }));
   const { plan } = state;
   return [...points, ...usual, { cpu: plan.cost.cpu, memory: plan.cost.memory_bytes, plan, kind: "chosen", label: "the chosen plan" }];
 }
@@ -89,7 +102,8 @@ function fits(item) {
 /** Scales reach the caps, unless those are far off. */
 function scales(all) {
   const { cpu, memory_bytes: memory } = state.plan.resources;
-  const near = (values, cap) => (cap !== undefined && cap <= Math.max(...values) * FAR && cap >= Math.min(...values) / FAR ? [...values, cap] : values);
+  const near = (values, cap) =>
+    cap !== undefined && cap <= Math.max(...values) * FAR && cap >= Math.min(...values) / FAR ? [...values, cap] : values;
   const [cpus, memories] = [all.map((item) => item.cpu), all.map((item) => item.memory)];
   return [scaleOf(near(cpus, cpu), { pad: 0.1 }), scaleOf(near(memories, memory), { pad: 0.12 })];
 }
@@ -101,13 +115,28 @@ function draw() {
   const all = items();
   const [x, y] = scales(all);
   const width = Math.max(280, host.clientWidth);
-  const plot = chart({ width, height: HEIGHT, x, y, xName: "CPU", yName: "memory", xWords: words.cpu, yWords: words.bytes, label: "CPU against memory" });
+  const plot = chart({
+    width,
+    height: HEIGHT,
+    x,
+    y,
+    xName: "CPU",
+    yName: "memory",
+    xWords: words.cpu,
+    yWords: words.bytes,
+    label: "CPU against memory",
+  });
   capLines(plot, x, y);
   const points = all.filter((item) => item.kind === "point");
-  const steps = points.flatMap((item, i) => (i ? [[plot.x(item.cpu), plot.y(points[i - 1].memory)]] : []).concat([[plot.x(item.cpu), plot.y(item.memory)]]));
+  const steps = points.flatMap((item, i) =>
+    (i ? [[plot.x(item.cpu), plot.y(points[i - 1].memory)]] : []).concat([[plot.x(item.cpu), plot.y(item.memory)]]),
+  );
   if (steps.length) plot.add(svg("path", { class: "staircase", d: pathOf(steps) }));
   const group = svg("g", { role: "radiogroup", "aria-label": "Plans of the frontier" });
-  const at = Math.max(0, all.findIndex((item) => (state.viewed ? item.plan === state.viewed.source : item.kind === "chosen")));
+  const at = Math.max(
+    0,
+    all.findIndex((item) => (state.viewed ? item.plan === state.viewed.source : item.kind === "chosen")),
+  );
   const dots = all.map((item, i) => dot(plot, item, i === at));
   group.append(...dots);
   group.addEventListener("keydown", (event) => step(event, dots, all));
@@ -117,7 +146,13 @@ function draw() {
   if (focused) dots[at].focus({ preventScroll: true });
   if (found.points) {
     const count = found.points.length;
-    say(byId("frontier-note"), found.failure ?? (count ? `${count} trade-off${count > 1 ? "s" : ""}${found.proof === "optimal" ? ", proven complete" : ", as far as found"}` : "no plans were found in time"));
+    say(
+      byId("frontier-note"),
+      found.failure ??
+        (count
+          ? `${count} trade-off${count > 1 ? "s" : ""}${found.proof === "optimal" ? ", proven complete" : ", as far as found"}`
+          : "no plans were found in time"),
+    );
   }
 }
 
@@ -129,13 +164,30 @@ function capLines(plot, x, y) {
     if (inside) plot.add(svg("line", { class: "cap", x1: plot.x(cpu), x2: plot.x(cpu), y1: area.top, y2: area.bottom }));
     const right = !inside && cpu > x.high;
     const leftwards = inside && x.share(cpu) > 0.5;
-    plot.add(svg("text", { class: "capname", x: inside ? plot.x(cpu) + (leftwards ? -4 : 4) : area.left, y: inside ? area.bottom - 6 : HEIGHT - 5, "text-anchor": leftwards ? "end" : "start" }, inside ? "CPU cap" : right ? `CPU cap ${words.cpu(cpu)} →` : `← CPU cap ${words.cpu(cpu)}`));
+    plot.add(
+      svg(
+        "text",
+        {
+          class: "capname",
+          x: inside ? plot.x(cpu) + (leftwards ? -4 : 4) : area.left,
+          y: inside ? area.bottom - 6 : HEIGHT - 5,
+          "text-anchor": leftwards ? "end" : "start",
+        },
+        inside ? "CPU cap" : right ? `CPU cap ${words.cpu(cpu)} →` : `← CPU cap ${words.cpu(cpu)}`,
+      ),
+    );
   }
   if (memory !== undefined) {
     const inside = memory >= y.low && memory <= y.high;
     if (inside) plot.add(svg("line", { class: "cap", x1: area.left, x2: area.right, y1: plot.y(memory), y2: plot.y(memory) }));
     const above = !inside && memory > y.high;
-    plot.add(svg("text", { class: "capname", x: area.right, y: inside ? plot.y(memory) - 4 : 10, "text-anchor": "end" }, inside ? "memory cap" : `${above ? "↑" : "↓"} memory cap ${words.bytes(memory)}`));
+    plot.add(
+      svg(
+        "text",
+        { class: "capname", x: area.right, y: inside ? plot.y(memory) - 4 : 10, "text-anchor": "end" },
+        inside ? "memory cap" : `${above ? "↑" : "↓"} memory cap ${words.bytes(memory)}`,
+      ),
+    );
   }
 }
 

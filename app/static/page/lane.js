@@ -26,10 +26,6 @@ export class Lane {
     return this.#waiting !== null || this.#running !== null;
   }
 
-  get newest() {
-    return this.#newest;
-  }
-
   /** Whether nobody is typing or dragging, and nothing is asked. */
   get quiet() {
     return !this.busy && performance.now() - this.#edited >= QUIET;

@@ -9,7 +9,11 @@ const ROOMY = { label: 158, box: 104, state: 26, gap: 84, outlet: 96, margin: 14
 const COMPACT = { label: 104, box: 86, state: 20, gap: 66, outlet: 74, margin: 8 };
 const LONGEST_LABEL = 240;
 const LETTER = 7.2; // width of one, on average
-const ROW = [[14, 48], [40, 40], [Infinity, 32]]; // up to so many streams: px a row
+const ROW = [
+  [14, 48],
+  [40, 40],
+  [Infinity, 32],
+]; // up to so many streams: px a row
 const DEEP = 6; // joins one after the other, from which on the form is tighter
 const BOX_HEIGHT = 42;
 const LEAST_STATE = 4;

@@ -89,7 +89,6 @@ function settle(text) {
   byId("status").title = text;
   byId("progress").className = "progress";
   byId("incumbent").hidden = true;
-  document.body.dataset.edit = String(lane.newest);
 }
 
 /** What is known while a solve runs; nothing is said of one that is over before it could be read. */
@@ -101,7 +100,9 @@ function progress() {
   say(byId("status"), `solving ${elapsed.toFixed(1)} s${gap === null ? "" : ` · gap ${words.percent(gap)}`}`);
   byId("incumbent").hidden = incumbent === null;
   if (incumbent === null) return;
-  const known = [`so far ${words.cpu(incumbent.cpu)} CPU, ${words.bytes(incumbent.memory_bytes)}${incumbent.qualified ? "" : ", which does not fit"}`];
+  const known = [
+    `so far ${words.cpu(incumbent.cpu)} CPU, ${words.bytes(incumbent.memory_bytes)}${incumbent.qualified ? "" : ", which does not fit"}`,
+  ];
   if (incumbent.bound !== null) known.push(`bound ${words.amount(incumbent.bound)}`);
   known.push(incumbent.step);
   say(byId("incumbent"), known.filter(Boolean).join(" · "));
@@ -134,7 +135,11 @@ function show() {
   describeProbes(probes, null, null);
   showFigures(plan);
   showWhy(byId("why"), plan);
-  byId("viewing").replaceChildren(...(state.viewed ? [`${state.viewed.label} `, h("button", { type: "button", class: "link", id: "back", onclick: () => view(null) }, "back to the chosen plan")] : []));
+  byId("viewing").replaceChildren(
+    ...(state.viewed
+      ? [`${state.viewed.label} `, h("button", { type: "button", class: "link", id: "back", onclick: () => view(null) }, "back to the chosen plan")]
+      : []),
+  );
   document.body.dataset.fingerprint = plan.fingerprint;
 }
 

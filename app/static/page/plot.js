@@ -37,7 +37,8 @@ export function ticksOf(scale, most = 5) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= rough);
   const found = [];
-  for (let value = Math.ceil(scale.low / step) * step; value <= scale.high + step * 1e-9; value += step) found.push(Math.abs(value) < step * 1e-9 ? 0 : value);
+  for (let value = Math.ceil(scale.low / step) * step; value <= scale.high + step * 1e-9; value += step)
+    found.push(Math.abs(value) < step * 1e-9 ? 0 : value);
   return found;
 }
 

@@ -1,7 +1,12 @@
 // JSON pointers (RFC 6901): how the service names the field that a fault is about.
 
 export const parse = (pointer) =>
-  pointer === "" ? [] : pointer.slice(1).split("/").map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"));
+  pointer === ""
+    ? []
+    : pointer
+        .slice(1)
+        .split("/")
+        .map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"));
 
 export function get(document, pointer) {
   let value = document;

@@ -29,7 +29,12 @@ let scan = null; // the statistic, the plan it is varied in, what was found at e
 /** The statistics of a request: name, pointer, most. */
 function statisticsOf(request) {
   return [
-    ...request.query.streams.map((stream, i) => ({ name: `${stream.name}.rate`, label: `${stream.name} rate`, pointer: `/query/streams/${i}/rate`, most: Infinity })),
+    ...request.query.streams.map((stream, i) => ({
+      name: `${stream.name}.rate`,
+      label: `${stream.name} rate`,
+      pointer: `/query/streams/${i}/rate`,
+      most: Infinity,
+    })),
     ...(request.query.predicates ?? []).slice(0, MOST_PREDICATES).map((predicate, i) => ({
       name: `predicates[${i}].selectivity`,
       label: `selectivity of ${predicate.left} ${predicate.op ?? "="} ${predicate.right}`,
@@ -40,7 +45,14 @@ function statisticsOf(request) {
 }
 
 export function startSensitivity(background) {
-  const select = h("select", { id: "statistic", "aria-label": "Statistic to vary", onchange: (event) => { statistic = event.target.value; refresh(); } });
+  const select = h("select", {
+    id: "statistic",
+    "aria-label": "Statistic to vary",
+    onchange: (event) => {
+      statistic = event.target.value;
+      refresh();
+    },
+  });
   const charts = h("div", { class: "charts", id: "sensitivity-charts" });
   const words_ = h("div", { class: "findings", id: "findings" });
   byId("sensitivity").append(h("label", { class: "pick" }, "Vary ", select), words_, charts);
@@ -63,7 +75,10 @@ function choices(select) {
   const wanted = ["", ...known.map((each) => each.name)].join("\n");
   if (select.dataset.choices === wanted) return;
   select.dataset.choices = wanted;
-  select.replaceChildren(h("option", { value: "" }, "choose a statistic"), ...known.map((each) => h("option", { value: each.name, selected: each.name === statistic }, each.label)));
+  select.replaceChildren(
+    h("option", { value: "" }, "choose a statistic"),
+    ...known.map((each) => h("option", { value: each.name, selected: each.name === statistic }, each.label)),
+  );
 }
 
 function rest(findings, charts) {
@@ -146,7 +161,10 @@ async function run(signal, findings, charts) {
   job.beyond = interval?.high ? await sample(job, Math.min(chosen.most, interval.high * (1 + 1e-9)), signal) : null;
   if (signal.aborted) return;
   scan = job;
-  say(byId("sensitivity-note"), job.complete ? `${job.points.length} values` : `${job.points.length} of ${values.length} values; the rest would take too long`);
+  say(
+    byId("sensitivity-note"),
+    job.complete ? `${job.points.length} values` : `${job.points.length} of ${values.length} values; the rest would take too long`,
+  );
   report(findings);
   draw(charts);
 }
@@ -178,37 +196,74 @@ function expressionOf(plan) {
   return plan.operators.length ? names.get(plan.operators.at(-1).id).slice(1, -1) : plan.query.streams[0].name;
 }
 
-const whichCap = (plan) => [plan.resources.cpu !== undefined && plan.cost.cpu > plan.resources.cpu ? "CPU" : "", plan.resources.memory_bytes !== undefined && plan.cost.memory_bytes > plan.resources.memory_bytes ? "memory" : ""].filter(Boolean).join(" and ");
+const whichCap = (plan) =>
+  [
+    plan.resources.cpu !== undefined && plan.cost.cpu > plan.resources.cpu ? "CPU" : "",
+    plan.resources.memory_bytes !== undefined && plan.cost.memory_bytes > plan.resources.memory_bytes ? "memory" : "",
+  ]
+    .filter(Boolean)
+    .join(" and ");
 
 function report(findings) {
-  const { plan, now, interval, switches, beyond, points, label, cached } = scan;
-  const lines = [];
-  const capped = plan.resources.cpu !== undefined || plan.resources.memory_bytes !== undefined;
-  if (!capped) lines.push(h("p", {}, "There are no caps to leave."));
-  else if (!interval) lines.push(h("p", { class: "bad" }, `No value of ${label} alone would bring this plan within its caps.`));
-  else if (interval.high === null) lines.push(h("p", {}, `However much ${label} grows, this plan stays within its caps.`));
-  else {
-    const cap = beyond ? whichCap(beyond.mine) : "";
-    lines.push(
-      h("p", { id: "limit", "data-value": interval.high }, `This plan is within its caps up to ${label} = `, h("strong", {}, words.amount(interval.high)), ` (×${words.amount(interval.high / now)})${cap ? `; then the ${cap} is short` : ""}.`, interval.low > 0 ? ` It needs at least ${words.amount(interval.low)}.` : ""),
-    );
-    if (beyond) {
-      const best = beyond.best;
-      lines.push(h("p", { id: "beyond" }, best.qualified ? ["From there on the best plan is ", h("code", {}, expressionOf(best)), `, ${words.cpu(best.cost.cpu)} CPU, ${words.bytes(best.cost.memory_bytes)}. `, looker(beyond)] : "From there on no plan fits."));
-    }
-  }
+  const { now, switches, points, cached } = scan;
   const here = points.find((point) => point.value === now);
+  const lines = [...limits(), ...switches.map(switched)];
   if (here?.beaten) lines.push(h("p", {}, "At the present value another plan is best: ", h("code", {}, expressionOf(here.best)), "."));
-  for (const { value, point, up } of switches) {
-    lines.push(h("p", { class: "switch", "data-value": value }, `${up ? "From" : "Down from"} ${label} = `, h("strong", {}, words.amount(value)), up ? " on" : "", " the best plan is ", h("code", {}, expressionOf(point.best)), `${expressionOf(point.best) === expressionOf(plan) ? " with other probes" : ""}. `, looker(point)));
-  }
-  if (!switches.length && here && !here.beaten) lines.push(h("p", { class: "note" }, "Over this span, where this plan fits, none is better."));
+  else if (!switches.length) lines.push(h("p", { class: "note" }, "Over this span, where this plan fits, none is better."));
   if (cached) lines.push(h("p", { class: "note" }, "All this is without caches."));
   findings.replaceChildren(...lines);
 }
 
+/** Where the plan leaves its caps, and what is best from there on. */
+function limits() {
+  const { plan, now, interval, beyond, label } = scan;
+  if (plan.resources.cpu === undefined && plan.resources.memory_bytes === undefined) return [h("p", {}, "There are no caps to leave.")];
+  if (!interval) return [h("p", { class: "bad" }, `No value of ${label} alone would bring this plan within its caps.`)];
+  if (interval.high === null) return [h("p", {}, `However much ${label} grows, this plan stays within its caps.`)];
+  const short = beyond ? whichCap(beyond.mine) : "";
+  const limit = h(
+    "p",
+    { id: "limit", "data-value": interval.high },
+    `This plan is within its caps up to ${label} = `,
+    h("strong", {}, words.amount(interval.high)),
+    ` (×${words.amount(interval.high / now)})${short ? `; then the ${short} is short` : ""}.`,
+    interval.low > 0 ? ` It needs at least ${words.amount(interval.low)}.` : "",
+  );
+  if (!beyond) return [limit];
+  if (!beyond.best.qualified) return [limit, h("p", { id: "beyond" }, "From there on no plan fits.")];
+  const { cost } = beyond.best;
+  const uses = `, ${words.cpu(cost.cpu)} CPU, ${words.bytes(cost.memory_bytes)}. `;
+  return [limit, h("p", { id: "beyond" }, "From there on the best plan is ", h("code", {}, expressionOf(beyond.best)), uses, looker(beyond))];
+}
+
+function switched({ value, point, up }) {
+  const other = expressionOf(point.best);
+  return h(
+    "p",
+    { class: "switch", "data-value": value },
+    `${up ? "From" : "Down from"} ${scan.label} = `,
+    h("strong", {}, words.amount(value)),
+    `${up ? " on" : ""} the best plan is `,
+    h("code", {}, other),
+    `${other === expressionOf(scan.plan) ? " with other probes" : ""}. `,
+    looker(point),
+  );
+}
+
 function looker(point) {
-  return h("button", { type: "button", class: "link", onclick: () => { scan.looking = true; view(point.best, `best at ${scan.label} = ${words.amount(point.value)}`); scan.looking = false; } }, "show it");
+  return h(
+    "button",
+    {
+      type: "button",
+      class: "link",
+      onclick: () => {
+        scan.looking = true;
+        view(point.best, `best at ${scan.label} = ${words.amount(point.value)}`);
+        scan.looking = false;
+      },
+    },
+    "show it",
+  );
 }
 
 // The charts
@@ -227,13 +282,42 @@ function one(width, name, shownAs, figure, cap) {
   const { points, now, interval, switches, label } = scan;
   const values = points.flatMap((point) => [figure(point.mine), figure(point.best)]);
   const near = cap !== undefined && cap <= Math.max(...values) * 3 && cap >= Math.min(...values) / 3 ? [cap] : [];
-  const x = scaleOf(points.map((point) => point.value), { log: true, pad: 0.02 });
+  const x = scaleOf(
+    points.map((point) => point.value),
+    { log: true, pad: 0.02 },
+  );
   const y = scaleOf([...values, ...near], { pad: 0.08 });
-  const plot = chart({ width, height: HEIGHT, x, y, xName: label, yName: name, xWords: words.amount, yWords: shownAs, label: `${name} against ${label}` });
-  const upright = (value, kind) => value >= x.low && value <= x.high && plot.add(svg("line", { class: kind, x1: plot.x(value), x2: plot.x(value), y1: plot.area.top, y2: plot.area.bottom }));
+  const plot = chart({
+    width,
+    height: HEIGHT,
+    x,
+    y,
+    xName: label,
+    yName: name,
+    xWords: words.amount,
+    yWords: shownAs,
+    label: `${name} against ${label}`,
+  });
+  const upright = (value, kind) =>
+    value >= x.low &&
+    value <= x.high &&
+    plot.add(svg("line", { class: kind, x1: plot.x(value), x2: plot.x(value), y1: plot.area.top, y2: plot.area.bottom }));
   const line = (of) => pathOf(points.map((point) => [plot.x(point.value), plot.y(figure(point[of]))]));
-  if (interval?.high && interval.high < x.high) plot.add(svg("rect", { class: "out", x: plot.x(interval.high), y: plot.area.top, width: plot.area.right - plot.x(interval.high), height: plot.area.bottom - plot.area.top }));
-  if (near.length) plot.add(svg("line", { class: "cap", x1: plot.area.left, x2: plot.area.right, y1: plot.y(cap), y2: plot.y(cap) }), svg("text", { class: "capname", x: plot.area.left + 6, y: plot.y(cap) - 4 }, `${name} cap`));
+  if (interval?.high && interval.high < x.high)
+    plot.add(
+      svg("rect", {
+        class: "out",
+        x: plot.x(interval.high),
+        y: plot.area.top,
+        width: plot.area.right - plot.x(interval.high),
+        height: plot.area.bottom - plot.area.top,
+      }),
+    );
+  if (near.length)
+    plot.add(
+      svg("line", { class: "cap", x1: plot.area.left, x2: plot.area.right, y1: plot.y(cap), y2: plot.y(cap) }),
+      svg("text", { class: "capname", x: plot.area.left + 6, y: plot.y(cap) - 4 }, `${name} cap`),
+    );
   upright(now, "now");
   for (const { value } of switches) upright(value, "switched");
   plot.add(svg("path", { class: "line best", d: line("best") }), svg("path", { class: "line mine", d: line("mine") }));
@@ -243,5 +327,11 @@ function one(width, name, shownAs, figure, cap) {
 
 function legend() {
   const entry = (kind, text) => h("span", {}, h("span", { class: `key ${kind}` }), ` ${text}`);
-  return h("p", { class: "note legend" }, entry("mine", "this plan"), entry("best", "the best plan there"), entry("switched", "another plan is best"));
+  return h(
+    "p",
+    { class: "note legend" },
+    entry("mine", "this plan"),
+    entry("best", "the best plan there"),
+    entry("switched", "another plan is best"),
+  );
 }

@@ -34,8 +34,18 @@ export function showWhy(host, plan) {
   host.replaceChildren(
     ...[
       plan.shortfall ? shortfall(plan) : null,
-      plan.warnings.length ? h("ul", { class: "warnings" }, plan.warnings.map((warning) => h("li", {}, warning))) : null,
-      h("ul", { class: "reasons" }, plan.explanation.map((sentence) => h("li", {}, sentence))),
+      plan.warnings.length
+        ? h(
+            "ul",
+            { class: "warnings" },
+            plan.warnings.map((warning) => h("li", {}, warning)),
+          )
+        : null,
+      h(
+        "ul",
+        { class: "reasons" },
+        plan.explanation.map((sentence) => h("li", {}, sentence)),
+      ),
       plan.allocation ? allocation(plan.allocation) : null,
       plan.caches.length ? caches(plan.caches) : null,
     ].filter(Boolean),
@@ -49,13 +59,24 @@ function shortfall(plan) {
   if (lack.min_cpu !== null && cap.cpu !== undefined && lack.min_cpu > cap.cpu) lines.push(`Any plan takes at least ${words.cpu(lack.min_cpu)} CPU.`);
   if (lack.min_memory_bytes !== null && cap.memory_bytes !== undefined && lack.min_memory_bytes > cap.memory_bytes)
     lines.push(`Any plan takes at least ${words.bytes(lack.min_memory_bytes)} of memory.`);
-  if (lack.cpu_at_memory_cap !== null && cap.memory_bytes !== undefined) lines.push(`Within the memory cap it takes ${words.cpu(lack.cpu_at_memory_cap)} CPU.`);
-  if (lack.memory_bytes_at_cpu_cap !== null && cap.cpu !== undefined) lines.push(`Within the CPU cap it takes ${words.bytes(lack.memory_bytes_at_cpu_cap)}.`);
+  if (lack.cpu_at_memory_cap !== null && cap.memory_bytes !== undefined)
+    lines.push(`Within the memory cap it takes ${words.cpu(lack.cpu_at_memory_cap)} CPU.`);
+  if (lack.memory_bytes_at_cpu_cap !== null && cap.cpu !== undefined)
+    lines.push(`Within the CPU cap it takes ${words.bytes(lack.memory_bytes_at_cpu_cap)}.`);
   if (lack.rate_scale !== null) lines.push(`With all rates at ${words.percent(lack.rate_scale)} of these, a plan fits.`);
-  for (const window of lack.windows ?? []) {
-    lines.push(`Memory would do with ${window.stream}'s window at ${window.rows !== undefined ? `${words.amount(window.rows)} rows` : `${words.amount(window.seconds)} s`}.`);
-  }
-  return h("div", { class: "shortfall", id: "shortfall" }, h("h3", {}, "Nothing fits the caps"), h("ul", {}, lines.map((line) => h("li", {}, line))));
+  const windows = (lack.windows ?? []).map((window) => `${window.stream} ${words.windowOf(window)}`);
+  if (windows.length)
+    lines.push(`Memory would do with these windows: ${windows.join(", ")}; that keeps ${words.amount(lack.output_rate)} results/s.`);
+  return h(
+    "div",
+    { class: "shortfall", id: "shortfall" },
+    h("h3", {}, "Nothing fits the caps"),
+    h(
+      "ul",
+      {},
+      lines.map((line) => h("li", {}, line)),
+    ),
+  );
 }
 
 function allocation(given) {
@@ -66,8 +87,22 @@ function allocation(given) {
     "div",
     { class: "allocation" },
     h("h3", {}, "Who may probe how much"),
-    h("p", {}, `${words.amount(given.throughput)} of ${words.amount(given.saturation_throughput)} results/s within the CPU cap` + (given.freshness_met ? "." : "; freshness is not met.")),
-    h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "stream"), h("th", { scope: "col" }, "may probe"), h("th", { scope: "col" }, "freshness"))), h("tbody", {}, rows)),
+    h(
+      "p",
+      {},
+      `${words.amount(given.throughput)} of ${words.amount(given.saturation_throughput)} results/s within the CPU cap` +
+        (given.freshness_met ? "." : "; freshness is not met."),
+    ),
+    h(
+      "table",
+      {},
+      h(
+        "thead",
+        {},
+        h("tr", {}, h("th", { scope: "col" }, "stream"), h("th", { scope: "col" }, "may probe"), h("th", { scope: "col" }, "freshness")),
+      ),
+      h("tbody", {}, rows),
+    ),
   );
 }
 
@@ -76,8 +111,14 @@ function caches(list) {
     "div",
     {},
     h("h3", {}, "Caches"),
-    h("ul", {}, list.map((cache) =>
-      h("li", {}, `${cache.id}: ${cache.streams.join("⋈")} for ${cache.input} in ${cache.operator} by ${cache.key.join(", ")}; ${words.percent(1 - cache.miss_probability)} hits, saves ${words.cpu(cache.saves)} CPU, holds ${words.bytes(cache.memory_bytes)}.`),
-    )),
+    h(
+      "ul",
+      {},
+      list.map((cache) => {
+        const where = `${cache.id}: ${cache.streams.join("⋈")} for ${cache.input} in ${cache.operator} by ${cache.key.join(", ")}`;
+        const what = `${words.percent(1 - cache.miss_probability)} hits, saves ${words.cpu(cache.saves)} CPU, holds ${words.bytes(cache.memory_bytes)}`;
+        return h("li", {}, `${where}; ${what}.`);
+      }),
+    ),
   );
 }

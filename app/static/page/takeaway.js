@@ -28,7 +28,9 @@ export function yamlOf(value, indent = "") {
 function scalar(value) {
   if (typeof value !== "number") return typeof value === "string" && SAFE_WORD.test(value) && !RESERVED.test(value) ? value : JSON.stringify(value);
   const [digits, exponent] = String(value).split("e"); // YAML 1.1 takes 1e-7 for text: a point and a sign make it a number
-  return exponent === undefined ? digits : `${digits.includes(".") ? digits : `${digits}.0`}e${exponent.startsWith("-") ? "" : "+"}${exponent.replace("+", "")}`;
+  return exponent === undefined
+    ? digits
+    : `${digits.includes(".") ? digits : `${digits}.0`}e${exponent.startsWith("-") ? "" : "+"}${exponent.replace("+", "")}`;
 }
 
 function curlOf(request) {
@@ -80,7 +82,21 @@ export function startTakeaway(host, drawing) {
     }
   };
   const radios = Object.keys(FORMS).map((name) =>
-    h("label", { class: "segment" }, h("input", { type: "radio", name: "form", value: name, checked: name === form, onchange: () => { form = name; refresh(); } }), name),
+    h(
+      "label",
+      { class: "segment" },
+      h("input", {
+        type: "radio",
+        name: "form",
+        value: name,
+        checked: name === form,
+        onchange: () => {
+          form = name;
+          refresh();
+        },
+      }),
+      name,
+    ),
   );
   const name = () => state.example || "plan";
   host.append(
@@ -89,10 +105,22 @@ export function startTakeaway(host, drawing) {
       { class: "bar" },
       h("div", { class: "segments", role: "radiogroup", "aria-label": "Form of the request" }, radios),
       h("button", { type: "button", id: "copy", onclick: () => copy(whole, form) }, "Copy"),
-      h("button", { type: "button", id: "copy-link", onclick: async () => copy(service() + "/" + (await fragmentOf(state.request)), "Link") }, "Copy link"),
+      h(
+        "button",
+        { type: "button", id: "copy-link", onclick: async () => copy(service() + "/" + (await fragmentOf(state.request)), "Link") },
+        "Copy link",
+      ),
       h("span", { class: "spring" }),
       told,
-      h("button", { type: "button", id: "plan-json", onclick: () => download(`${name()}.plan.json`, "application/json", `${JSON.stringify(shown(), null, 2)}\n`) }, "Plan as JSON"),
+      h(
+        "button",
+        {
+          type: "button",
+          id: "plan-json",
+          onclick: () => download(`${name()}.plan.json`, "application/json", `${JSON.stringify(shown(), null, 2)}\n`),
+        },
+        "Plan as JSON",
+      ),
       h("button", { type: "button", id: "plan-svg", onclick: () => download(`${name()}.plan.svg`, "image/svg+xml", drawing()) }, "Plan as SVG"),
     ),
     code,

@@ -12,10 +12,11 @@ const NARROW = 560; // px: a box below this is drawn in a tighter form
 
 /** The light colours, spelled out, for a file that has no page around it. */
 const FILE_STYLE = `
-text{font:12px system-ui,sans-serif;fill:#17211f}.name{font-weight:600}.sub{fill:#5b6764;font-size:11px}.band{fill:none;stroke:#1f7a8c;stroke-opacity:.34}
-.box{fill:#fff;stroke:#1f7a8c;stroke-width:1.25}.mjoin .box{stroke-width:2.5}.kept{fill:#c9822f}.kept.scanned{fill:#fff;stroke:#c9822f;stroke-width:1.5}
-.badge rect{fill:#6b4fa0}.badge.allowance rect{fill:#a14a00}.badge text{fill:#fff;font-size:10px;font-weight:600}.step,.focus{display:none}.moved .box,.moved .spot{stroke:#b3261e;stroke-width:2.5}
-.spot{fill:none;stroke:none}.mark{fill:#b3261e;font-weight:700}`;
+text{font:12px system-ui,sans-serif;fill:#17211f}.name{font-weight:600}.sub{fill:#5b6764;font-size:11px}
+.band{fill:none;stroke:#1f7a8c;stroke-opacity:.34}.box{fill:#fff;stroke:#1f7a8c;stroke-width:1.25}.mjoin .box{stroke-width:2.5}
+.kept{fill:#c9822f}.kept.scanned{fill:#fff;stroke:#c9822f;stroke-width:1.5}.spot{fill:none}.step{display:none}
+.badge rect{fill:#6b4fa0}.badge.allowance rect{fill:#a14a00}.badge text{fill:#fff;font-size:10px;font-weight:600}
+.moved .box{stroke:#b3261e;stroke-width:2;stroke-dasharray:5 3}.moved .name,.mark{fill:#b3261e;font-weight:700}`;
 
 /** A pane that shows a plan, with its own zoom and scrolling. */
 export class TreePane {
@@ -140,7 +141,9 @@ function draw(plan, label, moved, mark, pointed, compact) {
     const part = parts[i];
     if (moved.has(node.id)) {
       part.classList.add("moved");
-      part.append(svg("text", { class: "mark", x: node.operator ? node.x + 6 : 2, y: node.operator ? node.y - node.height / 2 - 4 : node.y + 4 }, mark));
+      part.append(
+        svg("text", { class: "mark", x: node.operator ? node.x + 6 : 2, y: node.operator ? node.y - node.height / 2 - 4 : node.y + 4 }, mark),
+      );
     }
     part.setAttribute("data-key", node.id);
     part.setAttribute("role", "treeitem");
@@ -204,7 +207,9 @@ function streamPart(plan, node, place) {
     svg("text", { class: "name", x: right - 6, y: node.y - 2, "text-anchor": "end" }, words.shortened(node.id, most), svg("title", {}, node.id)),
     svg("text", { class: "sub", x: right - 6, y: node.y + 12, "text-anchor": "end" }, sub),
     stateSquare(node, right + place.size.state / 2),
-    node.dock && node.dock.x - node.out > FAR ? svg("text", { class: "sub", x: node.dock.x - TURN - 12, y: node.y - node.band / 2 - 3, "text-anchor": "end" }, node.id) : null,
+    node.dock && node.dock.x - node.out > FAR
+      ? svg("text", { class: "sub", x: node.dock.x - TURN - 12, y: node.y - node.band / 2 - 3, "text-anchor": "end" }, node.id)
+      : null,
     badges(plan, node, place.compact),
   );
 }
@@ -233,7 +238,14 @@ function stateSquare(node, x) {
   const scanned = state && !state.indexed;
   return svg(
     "rect",
-    { class: scanned ? "kept scanned" : "kept", x: x - node.side / 2, y: node.y - node.side / 2, width: node.side, height: node.side, rx: Math.min(3, node.side / 4) },
+    {
+      class: scanned ? "kept scanned" : "kept",
+      x: x - node.side / 2,
+      y: node.y - node.side / 2,
+      width: node.side,
+      height: node.side,
+      rx: Math.min(3, node.side / 4),
+    },
     svg("title", {}, `${words.bytes(node.bytes)}${scanned ? ", scanned" : ""}`),
   );
 }
@@ -272,7 +284,12 @@ function stepMarks(node, nodes) {
   const byId = new Map(nodes.map((each) => [each.id, each]));
   return pipeline.probes.map((probe, i) => {
     const { spot } = byId.get(probe.target);
-    return svg("g", {}, svg("circle", { cx: spot.x, cy: spot.y, r: 8.5 }), svg("text", { x: spot.x, y: spot.y + 3.5, "text-anchor": "middle" }, String(i + 1)));
+    return svg(
+      "g",
+      {},
+      svg("circle", { cx: spot.x, cy: spot.y, r: 8.5 }),
+      svg("text", { x: spot.x, y: spot.y + 3.5, "text-anchor": "middle" }, String(i + 1)),
+    );
   });
 }
 
@@ -281,10 +298,12 @@ const subscript = (number) => [...String(number)].map((digit) => "₀₁₂₃�
 // Words
 
 function described(plan, node) {
-  const what = node.stream
-    ? `stream ${node.id}, ${words.amount(node.rate)} tuples/s, window ${words.windowOf(node.stream.window)}, ${words.bytes(node.bytes)}`
-    : `${node.operator.kind === "mjoin" ? "multi-way join" : "binary join"} ${node.id} of ${node.operator.inputs.length} inputs, ${words.cpu(node.operator.cpu)} CPU, ${words.amount(node.rate)} tuples/s` +
-      (node.side ? `, kept ${words.bytes(node.bytes)}` : "");
+  const { operator, stream } = node;
+  const kind = operator?.kind === "mjoin" ? "multi-way join" : "binary join";
+  const rate = `${words.amount(node.rate)} tuples/s`;
+  const what = stream
+    ? `stream ${node.id}, ${rate}, window ${words.windowOf(stream.window)}, ${words.bytes(node.bytes)}`
+    : `${kind} ${node.id} of ${operator.inputs.length} inputs, ${words.cpu(operator.cpu)} CPU, ${rate}${node.side ? `, kept ${words.bytes(node.bytes)}` : ""}`;
   const steps = probesOf(plan, node).map((step) => step.text);
   return steps.length ? `${what}; probes ${steps.join(", then ")}` : what;
 }
@@ -314,16 +333,30 @@ function nameOf(plan, id) {
 export function describeProbes(host, plan, node) {
   if (node === null || !plan) {
     host.replaceChildren(
-      h("span", { class: "note" }, "Point at an input, or move with the arrow keys, to see its probe order. Bands: √rate. Squares: bytes kept; hollow: scanned, no index."),
+      h(
+        "span",
+        { class: "note" },
+        "Point at an input, or move with the arrow keys, to see its probe order. Bands: √rate. Squares: bytes kept; hollow: scanned, no index.",
+      ),
     );
     return;
   }
   const lead = h("strong", {}, node.stream || node.operator.streams.length > MOST_NAMES ? node.id : `${node.id} = ${labelOf(node.operator)}`);
   const rate = h("span", { class: "note" }, ` ${words.amount(node.rate)}/s`);
   const steps = probesOf(plan, node).map((step, i) =>
-    h("span", { class: "probe" }, h("b", {}, String(i + 1)), ` ${step.target} `, h("span", { class: "note" }, `${step.notes.join(", ")} → ${words.amount(step.rate)}/s`)),
+    h(
+      "span",
+      { class: "probe" },
+      h("b", {}, String(i + 1)),
+      ` ${step.target} `,
+      h("span", { class: "note" }, `${step.notes.join(", ")} → ${words.amount(step.rate)}/s`),
+    ),
   );
-  host.replaceChildren(lead, rate, ...(steps.length ? [h("span", { class: "note" }, " probes "), ...steps] : [h("span", { class: "note" }, ", the root: its results go out")]));
+  host.replaceChildren(
+    lead,
+    rate,
+    ...(steps.length ? [h("span", { class: "note" }, " probes "), ...steps] : [h("span", { class: "note" }, ", the root: its results go out")]),
+  );
 }
 
 // Keyboard: down and up along the walk, left into what is joined, right to the user.
@@ -332,7 +365,9 @@ function move(event, nodes, parts) {
   const at = parts.indexOf(document.activeElement);
   if (at < 0) return;
   const parent = nodes.findIndex((node) => node.id === nodes[at].user?.id);
-  const to = { ArrowDown: at + 1, ArrowUp: at - 1, ArrowRight: parent, ArrowLeft: nodes[at].operator ? at + 1 : -1, Home: 0, End: parts.length - 1 }[event.key];
+  const to = { ArrowDown: at + 1, ArrowUp: at - 1, ArrowRight: parent, ArrowLeft: nodes[at].operator ? at + 1 : -1, Home: 0, End: parts.length - 1 }[
+    event.key
+  ];
   if (to === undefined) return;
   event.preventDefault();
   parts[to]?.focus();

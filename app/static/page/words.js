@@ -1,6 +1,11 @@
 // Figures as a person reads them: three digits, the same words as `watersmeet explain`.
 
-const SCALES = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
+const SCALES = [
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+];
 
 function digits(value, count = 3) {
   if (value === 0) return "0";
