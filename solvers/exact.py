@@ -18,6 +18,7 @@ import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,8 +48,8 @@ LARGEST = 1e290  # sizes above this count as this: no plan that keeps them can b
 EXPANSIONS = 60  # plans whose neighbours are tried as seeds
 HASTY_SETS = 300_000  # whose tables and seeds take a quarter of a second
 PATIENT = 4.0  # seconds from which larger tables are worth their time
-TIMED_SETS = 300  # connected sets up to which the kernel ends in milliseconds, with few seeds and without a timer, which takes half of one to start
-ROOM = 1 << 22  # points of all staircases: pages that are never written cost nothing
+QUICK_STREAMS, QUICK_SETS = 12, 300  # up to which the kernel ends in milliseconds
+QUICK_ROOM, ROOM = 1 << 12, 1 << 22  # points of all staircases: pages that are never written cost nothing
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
 
 
@@ -70,8 +71,19 @@ def stream_floors(sets: Sets, indexed: float, append: float, scan: float) -> Flo
     return floors
 
 
+class Answer(NamedTuple):
+    """Plans by rising CPU as rows of `staircase_kernel.staircases`, what they refer to, and whether nothing within the limits is missing."""
+
+    complete: bool
+    rows: Ints
+    seeds: Ints
+    point_rows: Ints
+    point_sets: Ints
+    entries: Ints
+
+
 @dataclass
-class _Component:
+class Component:
     """One connected part of the graph, its tables, and trees made of the kernels' answers."""
 
     model: CostModel
@@ -119,9 +131,9 @@ class _Component:
     def tree_of_seed(self, members: Ints) -> Tree:
         return self.tree(sorted((mask for mask in members.tolist() if mask), key=lambda mask: (mask.bit_count(), mask)))
 
-    def tree_of_row(self, row: int, point_rows: Ints, point_sets: Ints, entries: Ints, built: dict[tuple[int, int], Tree]) -> Tree:
+    def tree_of_row(self, row: int, answer: Answer, built: dict[tuple[int, int], Tree]) -> Tree:
         """The join tree that a row of the kernel describes; `built` are subtrees that other rows have as well."""
-        masks = self.sets.mask
+        masks, entries = self.sets.mask, answer.entries
         root = (int(masks[-1]), row)
         waiting = [root]
         while waiting:
@@ -130,7 +142,7 @@ class _Component:
             below: list[tuple[int, int]] = []
             if here >= 0:
                 listed = entries[here + 1 : here + 1 + entries[here]].tolist()
-                below = [(int(masks[point_sets[entry]]), int(point_rows[entry])) for entry in listed if entry >= 0]
+                below = [(int(masks[answer.point_sets[entry]]), int(answer.point_rows[entry])) for entry in listed if entry >= 0]
             missing = [part for part in below if part not in built]
             if missing:
                 waiting.extend(missing)
@@ -145,37 +157,41 @@ class _Component:
             built[key] = make_join([tree for _, tree in inside], self.orders(tuple(block for block, _ in inside)))
         return built[root]
 
-    def solve(self, limits: Limits, deadline: Deadline) -> tuple[tuple[Tree, ...], bool]:
-        """Join trees by rising CPU, and whether nothing within the limits is missing."""
+    @property
+    def quick(self) -> bool:
+        """Whether the kernel ends in milliseconds: then few seeds are enough, and a timer, which takes half a millisecond to start, is not needed."""
+        return self.sets.n <= QUICK_STREAMS and self.sets.mask.size <= QUICK_SETS
+
+    def search(self, limits: Limits, deadline: Deadline) -> Answer:
+        """The kernels' answer."""
         sets, prices, progress = self.sets, self.prices, deadline.progress
         total = sets.mask.size
         binary = members_as_rows(self.splits, sets) if self.splits.size else np.array([(1 << sets.n) - 1], np.int64)
-        expansions = min(EXPANSIONS, total // 8) if total > TIMED_SETS else -1
+        expansions = -1 if self.quick else min(EXPANSIONS, total // 8)
         seed_e, seed_m, seed_o, members = seeds(sets, prices, binary, limits.cap_e, limits.cap_m, expansions)
         if progress.listens and len(seed_e) and len(self.streams) == len(self.model.graph):
             progress.planned([self.tree_of_seed(members[k]) for k in (np.argmin(seed_e), np.argmin(seed_m))])
-        if total > TIMED_SETS and deadline.expired():
-            return tuple(self.tree_of_seed(members[k]) for k in range(len(seed_e))), False
+        none = np.empty(0, np.int64)
+        seeds_alone = Answer(False, -2 - np.arange(len(seed_e)), members, none, none, none)
+        if not self.quick and deadline.expired():
+            return seeds_alone
         stop = np.zeros(2, np.int64)
         watched = deadline.watched(lambda: stop.put(0, 1), lambda: progress.doing(f"proving: {stop[1]} of {total} connected sets"))
-        with watched if total > TIMED_SETS else nullcontext():
-            room = ROOM
+        with nullcontext() if self.quick else watched:
+            room = QUICK_ROOM if self.quick else ROOM
             while True:
                 status, _, _, _, rows, point_rows, point_sets, entries, _ = staircases(sets, prices, seed_e, seed_m, seed_o, limits, stop, room)
                 if status != FULL or stop[0]:
                     break
                 room *= 16
-        listed = rows.tolist()
-        if status and not listed:
-            listed = [-2 - k for k in range(len(seed_e))]
+        if status and not rows.size:
+            return seeds_alone
+        return Answer(status == 0, rows, members, point_rows, point_sets, entries)
+
+    def trees(self, answer: Answer) -> tuple[Tree, ...]:
+        """The join trees that the kernels' answer describes, by rising CPU."""
         built: dict[tuple[int, int], Tree] = {}
-        trees = []
-        for row in listed:
-            if row <= -2:
-                trees.append(self.tree_of_seed(members[-2 - row]))
-            else:
-                trees.append(self.tree_of_row(row, point_rows, point_sets, entries, built))
-        return tuple(trees), status == 0
+        return tuple(self.tree_of_seed(answer.seeds[-2 - row]) if row <= -2 else self.tree_of_row(row, answer, built) for row in answer.rows.tolist())
 
 
 def _place(sets: Sets, mask: int) -> int:
@@ -194,7 +210,7 @@ def _numbering(model: CostModel, mask: int) -> list[int]:
     return sorted(cheapest, key=lambda i: (-cheapest[i], i))
 
 
-def _component(model: CostModel, mask: int, limit: int) -> _Component | None:
+def component_of(model: CostModel, mask: int, limit: int) -> Component | None:
     """The tables of one part; None where they would be too large."""
     streams = _numbering(model, mask)
     sets = connected_sets(model, mask, limit, order=streams)
@@ -217,7 +233,7 @@ def _component(model: CostModel, mask: int, limit: int) -> _Component | None:
         grain_bytes=_grain(model.leaves_bytes()),
     )
     splits = binary_splits(sets, costs.join, indexed, costs.append, costs.probe, costs.scan, SEED_PAIRS)
-    return _Component(model, streams, sets, prices, base, splits)
+    return Component(model, streams, sets, prices, base, splits)
 
 
 def _affordable(deadline: Deadline) -> int:
@@ -225,13 +241,13 @@ def _affordable(deadline: Deadline) -> int:
     return MAX_SETS if deadline.remaining() > PATIENT else HASTY_SETS
 
 
-class _Solver:
+class Solver:
     """The parts of one graph with their tables, and answers about the whole."""
 
     def __init__(self, model: CostModel, limit: int) -> None:
         self.model, self.limit = model, limit
         self.masks = model.graph.components
-        self.parts = [_component(model, mask, limit) if mask & (mask - 1) else None for mask in self.masks]
+        self.parts = [component_of(model, mask, limit) if mask & (mask - 1) else None for mask in self.masks]
         self.fits = all(part is not None for mask, part in zip(self.masks, self.parts, strict=True) if mask & (mask - 1))
         pays = [part.base for part in self.parts if part is not None]
         pays_bytes = [model.leaves_bytes()]
@@ -271,9 +287,9 @@ class _Solver:
             if part is None:
                 trees.append((mjoin_tree(self.model, mask)[0],))
             else:
-                found, ended = part.solve(limits._replace(goal=FRONTIER) if several else limits, deadline)
-                trees.append(found)
-                complete = complete and ended
+                answer = part.search(limits._replace(goal=FRONTIER) if several else limits, deadline)
+                trees.append(part.trees(answer))
+                complete = complete and answer.complete
         if not all(trees):
             return (), complete
         if len(trees) == 1:
@@ -282,7 +298,7 @@ class _Solver:
 
     def tell_bound(self, problem: Problem, deadline: Deadline) -> None:
         """Tell whoever listens a bound, where the search will take long enough for it to matter."""
-        if deadline.progress.listens and any(part is not None and part.sets.mask.size > TIMED_SETS for part in self.parts):
+        if deadline.progress.listens and any(part is not None and not part.quick for part in self.parts):
             deadline.progress.proven(_relaxed(problem, deadline))
 
     def _alone(self, tree: Tree) -> Point:
@@ -294,7 +310,7 @@ class _Solver:
 
 def frontier_search(problem: Problem, deadline: Deadline) -> Found:
     """Every trade-off within the caps that is worth having; none, with `lacking`, where nothing fits."""
-    solver = _Solver(problem.model, _affordable(deadline))
+    solver = Solver(problem.model, _affordable(deadline))
     solver.tell_bound(problem, deadline)
     points, complete = solver.points(problem.caps, FRONTIER, deadline)
     within = tuple(point for point in points if problem.caps.admit(point))
@@ -311,7 +327,7 @@ def frontier_search(problem: Problem, deadline: Deadline) -> Found:
 
 def exact(problem: Problem, deadline: Deadline) -> Found:
     """The best plan of all join trees within the caps, or the proof that there is none and what it would take."""
-    solver = _Solver(problem.model, _affordable(deadline))
+    solver = Solver(problem.model, _affordable(deadline))
     solver.tell_bound(problem, deadline)
     if problem.objective is Objective.MAX_HEADROOM and (math.isfinite(problem.caps.cpu) or math.isfinite(problem.caps.memory_bytes)):
         most = _most_headroom(problem, solver, deadline)
@@ -347,7 +363,7 @@ def _best_so_far(problem: Problem, points: tuple[Point, ...], deadline: Deadline
     return Found(best, points, Proof.NONE if bound is None else Proof.BOUNDED, bound, SPACE, (STOPPED,))
 
 
-def _nothing_fits(problem: Problem, solver: _Solver, most: Found, deadline: Deadline) -> Found:
+def _nothing_fits(problem: Problem, solver: Solver, most: Found, deadline: Deadline) -> Found:
     """The least bad plan, and exactly what it would take. Each answer is a search of its own, under one cap or none."""
     deadline.progress.doing("nothing fits: finding out what it would take")
     caps = problem.caps
@@ -379,7 +395,7 @@ def _nothing_fits(problem: Problem, solver: _Solver, most: Found, deadline: Dead
     return Found(best, points, Proof.OPTIMAL, bound, SPACE, lacking=lacking)
 
 
-def _most_headroom(problem: Problem, solver: _Solver, deadline: Deadline) -> Found:
+def _most_headroom(problem: Problem, solver: Solver, deadline: Deadline) -> Found:
     """The plan that bears the largest factor on all rates within the caps.
 
     At a factor f the plan of least load max(CPU/cap, memory/cap) is found; it bears more than f, or no plan does. Its own largest factor
@@ -403,7 +419,7 @@ def _most_headroom(problem: Problem, solver: _Solver, deadline: Deadline) -> Fou
             factor *= gain if first else max(gain, 1.0)
         if gain is None or factor == 0.0 or (gain <= 1.0 + SLACK and not first):
             break
-        here, first = _Solver(CostModel(graph.scaled(factor), model.costs), solver.limit), False
+        here, first = Solver(CostModel(graph.scaled(factor), model.costs), solver.limit), False
     best = min(met, key=lambda point: (-objective_value(asking, point), point.cpu, point.memory_bytes, structure_key(point.tree)))
     value = objective_value(asking, best)
     if not math.isfinite(factor):

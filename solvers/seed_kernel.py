@@ -326,7 +326,7 @@ def seeds(sets: Sets, prices: Prices, binary: Ints, cap_e: float, cap_m: float, 
     """
     n = sets.n
     every = (1 << n) - 1
-    room = 4096 + 64 * n
+    room = 4096 + 64 * n if expansions >= 0 else 64 * n
     es, ms, os, rows = np.empty(room), np.empty(room), np.empty(room, np.int64), np.empty(room, np.int64)
     families = np.zeros((room, n), np.int64)
     expanded = np.zeros(room, np.bool_)

@@ -270,8 +270,9 @@ def staircases(
     inside_least, outside_least = inside_and_outside(sets, prices, ahead)
     plain = plain_mjoins(sets, prices)
 
-    root_e, root_m = np.empty(MAX_POINTS), np.empty(MAX_POINTS)
-    root_o, root_r = np.empty(MAX_POINTS, np.int64), np.empty(MAX_POINTS, np.int64)
+    longest = min(MAX_POINTS, room)
+    root_e, root_m = np.empty(longest), np.empty(longest)
+    root_o, root_r = np.empty(longest, np.int64), np.empty(longest, np.int64)
     root_count = 0
     limit_e, limit_m = limits.cap_e, limits.cap_m
     for k in range(seed_e.size):
@@ -329,9 +330,10 @@ def staircases(
     entries = np.empty(4 * room, np.int64)
     used = 0
 
-    here_e, here_m = np.empty(MAX_POINTS), np.empty(MAX_POINTS)
-    here_o, here_r = np.empty(MAX_POINTS, np.int64), np.empty(MAX_POINTS, np.int64)
-    dense_unions, dense_to_go = np.zeros(3 << DENSE_INPUTS, np.int64), np.empty(1 << DENSE_INPUTS)
+    here_e, here_m = np.empty(longest), np.empty(longest)
+    here_o, here_r = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    dense = min(n, DENSE_INPUTS)
+    dense_unions, dense_to_go = np.zeros(3 << dense, np.int64), np.empty(1 << dense)
     wide_to_go = np.empty(total if n > DENSE_INPUTS else 1)
     blocks = np.empty(n + 1, np.int64)
     inner = np.empty(n + 1, np.int64)
@@ -628,7 +630,7 @@ def staircases(
                     beaten = (here_e[before] < e) | (here_m[before] < m) | (here_o[before] <= o)
                     if (below > 0) & (here_m[before] <= m) & beaten:
                         continue
-                    if used + joins + 1 > entries.size or count == MAX_POINTS - 1:
+                    if used + joins + 1 > entries.size or count == longest - 1:
                         status = STOPPED if count == MAX_POINTS - 1 else FULL
                         break
                     pick[level] = k + 1
