@@ -206,8 +206,30 @@ def test_faults_stand_beside_their_fields_and_nothing_typed_is_lost(page_service
         it.paste("{ this is no JSON")
         assert "This is not JSON" in it.page.inner_text("#json-fault")
         assert it.page.input_value("#json") == "{ this is no JSON"
+        it.edit("/query/streams/1/rate", "61")
+        assert it.page.input_value("#json") == "{ this is no JSON"  # what is typed there is not overwritten either
         it.paste(example("auction"))
         assert it.page.locator("#faults").is_hidden() and it.page.locator("[aria-invalid]").count() == 0
+
+
+def test_typing_in_the_text_of_a_request_keeps_caret_and_undo(page_service: Service) -> None:
+    with page_service.opened() as it:
+        it.page.click("#paste")
+        text = it.page.input_value("#json")
+        place = text.index('"rate": 920') + len('"rate": 92')
+        it.page.evaluate("place => document.querySelector('#json').setSelectionRange(place, place)", place)
+        it.page.keyboard.type("5")
+        it.settled()
+        assert it.page.input_value('[data-pointer="/query/streams/2/rate"]') == "9250"
+        assert it.page.evaluate("[document.activeElement.id, document.activeElement.selectionStart]") == ["json", place + 1]
+        it.page.keyboard.press("Control+z")
+        it.settled()
+        assert it.page.input_value('[data-pointer="/query/streams/2/rate"]') == "920"
+        it.page.focus('[data-unit="/query/streams/2"]')
+        it.page.keyboard.press("ArrowDown")
+        it.settled()
+        assert it.request()["query"]["streams"][2]["window"] == {"rows": 60}
+        assert it.page.evaluate("document.activeElement.dataset.unit") == "/query/streams/2"
 
 
 def test_documents_that_are_no_requests_are_refused_with_reasons(page_service: Service) -> None:

@@ -1,14 +1,15 @@
-// The request as tables and sliders. What is typed goes into the request as it is, numbers as numbers and anything
-// else as text: the service alone says what is wrong with it, and its pointers say where.
+// The request as tables: streams, predicates, caps, how to search, cost constants.
 
-import { byId, h, say } from "./dom.js";
+import { capRows, placeSliders } from "./caps.js";
+import { byId, h } from "./dom.js";
+import { showFaultsAgain } from "./faults.js";
+import { changed, choice, field, list, removal, text } from "./fields.js";
 import { get, set } from "./pointer.js";
-import { emit, load, on, state } from "./state.js";
+import { emit, on, state } from "./state.js";
 import * as words from "./words.js";
 
-const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 const MOST_ROWS = 300; // rows of a table; a clique of 200 streams has 19,900 predicates, and those are edited as text
-const SLIDER_STEPS = 1000;
+const SCROLLS = 6; // rows from which on a table may scroll, so that the keyboard must reach it
 
 const OPS = ["=", "<", "<=", ">", ">=", "!="];
 const CHOICES = {
@@ -17,60 +18,6 @@ const CHOICES = {
   "/options/caches": ["auto", "off", "prefix", "global"],
 };
 const COSTS = ["join", "insert", "delete", "append", "probe", "scan"];
-const CAPS = {
-  cpu: { pointer: "/resources/cpu", label: "CPU", unit: "cores", shown: words.cpu, cost: "cpu", fallback: 1 },
-  memory: { pointer: "/resources/memory_bytes", label: "Memory", unit: "bytes", shown: words.bytes, cost: "memory_bytes", fallback: 268435456 },
-};
-
-let ranges = {}; // ends of the sliders, as logarithms; they stay put while somebody edits
-let rangesFollow = true; // until the first plan of a request that was loaded says what it needs
-let errors = [];
-
-const text = (value) => (value === undefined || value === null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
-
-/** What somebody typed: nothing, a number, or text that the service will refuse with a reason. */
-function typed(value) {
-  const trimmed = value.trim();
-  if (trimmed === "") return undefined;
-  return NUMBER.test(trimmed) && Number.isFinite(Number(trimmed)) ? Number(trimmed) : value;
-}
-
-const list = (name) => (Array.isArray(state.request?.query?.[name]) ? state.request.query[name] : []);
-
-function changed(pointer, value) {
-  set(state.request, pointer, value);
-  writeJson();
-  emit("edited");
-}
-
-/** A field of the request. */
-function field(pointer, label, { words: asText = false, size = 8, list: options, oninput } = {}) {
-  const read = (event) => (asText ? event.target.value : typed(event.target.value));
-  return h("input", {
-    type: "text",
-    inputmode: asText ? undefined : "decimal",
-    size,
-    value: text(get(state.request, pointer)),
-    "data-pointer": pointer,
-    "aria-label": label,
-    autocomplete: "off",
-    autocapitalize: "off",
-    spellcheck: "false",
-    list: options,
-    oninput: oninput ?? ((event) => changed(pointer, read(event))),
-  });
-}
-
-function choice(pointer, label, values, fallback) {
-  const present = text(get(state.request, pointer)) || fallback;
-  const all = values.includes(present) ? values : [present, ...values];
-  const options = all.map((value) => h("option", { value, selected: value === present }, value));
-  return h("select", { "data-pointer": pointer, "aria-label": label, onchange: (event) => changed(pointer, event.target.value) }, options);
-}
-
-function removal(label, remove) {
-  return h("button", { type: "button", class: "remove", "aria-label": label, title: label, onclick: remove }, "×");
-}
 
 // Streams
 
@@ -81,11 +28,13 @@ function streamRow(stream, i) {
   const unit = h(
     "select",
     {
+      "data-unit": at,
       "aria-label": `${name} window unit`,
       onchange: (event) => {
         const length = get(state.request, `${at}/window/seconds`) ?? get(state.request, `${at}/window/rows`);
         changed(`${at}/window`, { [event.target.value]: length });
         render();
+        document.querySelector(`[data-unit="${at}"]`).focus();
       },
     },
     h("option", { value: "seconds", selected: !rows }, "s"),
@@ -175,16 +124,13 @@ function addStream() {
 function predicateRow(predicate, i) {
   const at = `/query/predicates/${i}`;
   const name = `predicate ${i + 1}`;
-  const selectivity = field(`${at}/selectivity`, `${name} selectivity`);
-  const estimated = state.plan?.query.predicates[i]?.selectivity;
-  if (estimated) selectivity.placeholder = `≈ ${words.amount(estimated)}`;
   return h(
     "tr",
     { "data-row": at, class: "predicate" },
     h("td", {}, field(`${at}/left`, `${name} left side`, { words: true, size: 14 })),
     h("td", {}, choice(`${at}/op`, `${name} comparison`, OPS, "=")),
     h("td", {}, field(`${at}/right`, `${name} right side`, { words: true, size: 14 })),
-    h("td", { class: "short", "data-label": "selectivity" }, selectivity),
+    h("td", { class: "short", "data-label": "selectivity" }, field(`${at}/selectivity`, `${name} selectivity`, { placeholder: estimateOf(i) })),
     h(
       "td",
       {},
@@ -196,6 +142,12 @@ function predicateRow(predicate, i) {
   );
 }
 
+/** What the service took for a selectivity that was left out. */
+function estimateOf(i) {
+  const estimated = state.plan?.query.predicates[i]?.selectivity;
+  return estimated ? `≈ ${words.amount(estimated)}` : undefined;
+}
+
 function addPredicate() {
   if (!Array.isArray(state.request?.query?.predicates)) set(state.request, "/query/predicates", []);
   const names = list("streams").map((stream) => text(stream?.name));
@@ -205,85 +157,8 @@ function addPredicate() {
 
 function restructured(focus) {
   render();
-  writeJson();
   document.querySelector(focus)?.focus();
   emit("edited");
-}
-
-// Caps
-
-function capRow(kind) {
-  const cap = CAPS[kind];
-  const value = get(state.request, cap.pointer);
-  const capped = value !== undefined && value !== null;
-  const input = field(cap.pointer, `${cap.label} cap, ${cap.unit}`, {
-    size: 10,
-    oninput: (event) => {
-      changed(cap.pointer, typed(event.target.value));
-      placeSlider(kind);
-    },
-  });
-  input.id = `${kind}-cap`;
-  input.disabled = !capped;
-  const slider = h("input", {
-    type: "range",
-    id: `${kind}-slider`,
-    min: 0,
-    max: SLIDER_STEPS,
-    "aria-label": `${cap.label} cap`,
-    disabled: !capped,
-    oninput: (event) => {
-      const [low, high] = ranges[kind];
-      const chosen = Number((10 ** (low + ((high - low) * event.target.value) / SLIDER_STEPS)).toPrecision(3));
-      input.value = String(chosen);
-      tellCap(kind, chosen);
-      changed(cap.pointer, chosen);
-    },
-  });
-  const box = h("input", {
-    type: "checkbox",
-    id: `${kind}-capped`,
-    checked: capped,
-    onchange: (event) => {
-      const usual = state.plan ? Number((state.plan.cost[cap.cost] * 2).toPrecision(2)) : cap.fallback;
-      changed(cap.pointer, event.target.checked ? usual || cap.fallback : undefined);
-      render();
-      byId(`${kind}-capped`).focus();
-    },
-  });
-  return h(
-    "div",
-    { class: "cap", "data-row": cap.pointer },
-    h("label", { for: `${kind}-capped` }, box, ` ${cap.label}`),
-    slider,
-    input,
-    h("span", { class: "unit", id: `${kind}-words` }, cap.unit),
-  );
-}
-
-/** Sliders reach a tenth to ten times of what is capped and of what the plan needs. */
-function placeRanges() {
-  ranges = {};
-  for (const [kind, cap] of Object.entries(CAPS)) {
-    const values = [get(state.request, cap.pointer), state.plan?.cost[cap.cost]].filter((value) => typeof value === "number" && value > 0);
-    const logs = (values.length ? values : [cap.fallback]).map(Math.log10);
-    ranges[kind] = [Math.floor(Math.min(...logs)) - 1, Math.ceil(Math.max(...logs)) + 1];
-    placeSlider(kind);
-  }
-}
-
-function placeSlider(kind) {
-  const slider = byId(`${kind}-slider`);
-  const value = get(state.request, CAPS[kind].pointer);
-  if (!slider || !ranges[kind] || typeof value !== "number" || value <= 0) return;
-  const [low, high] = ranges[kind];
-  slider.value = String(Math.round(((Math.log10(value) - low) / (high - low)) * SLIDER_STEPS));
-  tellCap(kind, value);
-}
-
-function tellCap(kind, value) {
-  byId(`${kind}-slider`).setAttribute("aria-valuetext", CAPS[kind].shown(value));
-  if (kind === "memory") say(byId("memory-words"), words.bytes(value));
 }
 
 // The whole
@@ -296,7 +171,7 @@ function table(title, headings, rows, total, add, addLabel) {
     h("div", { class: "bar" }, h("h3", {}, title), h("span", { class: "spring" }), h("button", { type: "button", onclick: add }, addLabel)),
     h(
       "div",
-      { class: "rows", tabindex: total > 6 ? 0 : undefined, role: total > 6 ? "region" : undefined, "aria-label": total > 6 ? title : undefined },
+      { class: "rows", ...(total > SCROLLS ? { tabindex: 0, role: "region", "aria-label": title } : {}) },
       h(
         "table",
         {},
@@ -317,189 +192,44 @@ function table(title, headings, rows, total, add, addLabel) {
 }
 
 function render() {
-  const open = new Set([...document.querySelectorAll("#form details[open]")].map((details) => details.id));
+  const costsOpen = byId("costs-details")?.open;
   const streams = list("streams").slice(0, MOST_ROWS).map(streamRow);
   const predicates = list("predicates").slice(0, MOST_ROWS).map(predicateRow);
-  const removeHeading = h("span", { class: "hidden" }, "Remove");
-  const json = h("textarea", {
-    id: "json",
-    rows: 14,
-    spellcheck: "false",
-    autocomplete: "off",
-    "aria-label": "Request as JSON",
-    "aria-describedby": "json-fault",
-    value: JSON.stringify(state.request, null, 2),
-    oninput: (event) => readJson(event.target.value),
-  });
+  const remove = () => h("span", { class: "hidden" }, "Remove");
   byId("form").replaceChildren(
-    table("Streams", ["name", "rate /s", "window", "bytes", removeHeading], streams, list("streams").length, addStream, "Add stream"),
-    table(
-      "Predicates",
-      ["left", "", "right", "selectivity", removeHeading.cloneNode(true)],
-      predicates,
-      list("predicates").length,
-      addPredicate,
-      "Add predicate",
-    ),
-    h("section", { class: "caps" }, h("h3", {}, "Caps"), capRow("cpu"), capRow("memory")),
-    h(
-      "section",
-      { class: "options" },
-      h("h3", {}, "Search"),
-      h(
-        "div",
-        { class: "grid" },
-        h("label", {}, "objective", choice("/objective", "objective", CHOICES["/objective"], "min_cpu")),
-        h("label", {}, "method", choice("/options/method", "method", CHOICES["/options/method"], "auto")),
-        h("label", {}, "caches", choice("/options/caches", "caches", CHOICES["/options/caches"], "auto")),
-        h("label", {}, "time limit, s", withPlaceholder(field("/options/time_limit", "time limit, seconds"), "1")),
-      ),
-      h("div", { "data-row": "/options" }),
-    ),
+    table("Streams", ["name", "rate /s", "window", "bytes", remove()], streams, list("streams").length, addStream, "Add stream"),
+    table("Predicates", ["left", "", "right", "selectivity", remove()], predicates, list("predicates").length, addPredicate, "Add predicate"),
+    h("section", { class: "caps" }, h("h3", {}, "Caps"), capRows()),
+    h("section", { class: "options" }, h("h3", {}, "Search"), h("div", { class: "grid" }, options()), h("div", { "data-row": "/options" })),
     h(
       "details",
-      { id: "costs-details", open: open.has("costs-details") },
+      { id: "costs-details", open: costsOpen },
       h("summary", {}, "Cost constants, seconds per tuple"),
-      h(
-        "div",
-        { class: "grid" },
-        COSTS.map((name) =>
-          h("label", {}, name, withPlaceholder(field(`/costs/${name}`, `cost of ${name}`), text(state.plan?.costs[name]) || "default")),
-        ),
-      ),
+      h("div", { class: "grid" }, COSTS.map(cost)),
       h("div", { "data-row": "/costs" }),
     ),
-    h(
-      "details",
-      { id: "json-details", open: open.has("json-details") },
-      h("summary", {}, "Request as JSON"),
-      json,
-      h("p", { id: "json-fault", class: "fault" }),
-    ),
   );
-  if (Object.keys(ranges).length === 0) placeRanges();
-  for (const kind of Object.keys(CAPS)) placeSlider(kind);
-  showFaults(errors);
+  placeSliders();
+  showFaultsAgain();
 }
 
-function withPlaceholder(input, placeholder) {
-  input.placeholder = placeholder;
-  return input;
-}
+const options = () => [
+  h("label", {}, "objective", choice("/objective", "objective", CHOICES["/objective"], "min_cpu")),
+  h("label", {}, "method", choice("/options/method", "method", CHOICES["/options/method"], "auto")),
+  h("label", {}, "caches", choice("/options/caches", "caches", CHOICES["/options/caches"], "auto")),
+  h("label", {}, "time limit, s", field("/options/time_limit", "time limit, seconds", { placeholder: "1" })),
+];
 
-function writeJson() {
-  const json = byId("json");
-  if (json && document.activeElement !== json) {
-    json.value = JSON.stringify(state.request, null, 2);
-    say(byId("json-fault"), "");
-  }
-}
+const cost = (name) => h("label", {}, name, field(`/costs/${name}`, `cost of ${name}`, { placeholder: text(state.plan?.costs[name]) || "default" }));
 
-/** Text that is no request stays as it was typed, and the last one that was stays in force. */
-function readJson(value) {
-  let request;
-  try {
-    request = JSON.parse(value);
-  } catch (failure) {
-    say(byId("json-fault"), `This is not JSON: ${failure.message}`);
-    return;
-  }
-  if (request === null || typeof request !== "object" || Array.isArray(request)) {
-    say(byId("json-fault"), "A request is a JSON object with a query.");
-    return;
-  }
-  say(byId("json-fault"), "");
-  const json = byId("json");
-  const [start, end] = [json.selectionStart, json.selectionEnd];
-  load(request);
-  const again = byId("json");
-  again.value = value;
-  again.focus();
-  again.setSelectionRange(start, end);
-}
-
-/** Opens the text of the request, ready to be pasted over. */
-export function openJson() {
-  byId("json-details").open = true;
-  byId("json").focus();
-  byId("json").select();
-}
-
-// Faults
-
-/** The field that a pointer is about, or the nearest one around it. */
-function fieldOf(pointer) {
-  for (let at = pointer; at !== ""; at = at.slice(0, at.lastIndexOf("/"))) {
-    const exact = document.querySelector(`#form [data-pointer="${CSS.escape(at)}"]`);
-    if (exact) return exact;
-    const inside = document.querySelector(`#form [data-pointer^="${CSS.escape(at)}/"]`);
-    if (inside && at.split("/").length > 3) return inside;
-  }
-  return null;
-}
-
-/** Each fault beside its field; those about no field of the form, above it. */
-export function showFaults(found) {
-  errors = found;
-  for (const old of document.querySelectorAll("#form .fault-row, #form .row-fault")) old.remove();
-  for (const input of document.querySelectorAll("#form [aria-invalid]")) {
-    input.removeAttribute("aria-invalid");
-    input.removeAttribute("aria-describedby");
-  }
-  const homeless = [];
-  found.forEach((error, i) => {
-    const input = fieldOf(error.pointer);
-    if (!input) {
-      homeless.push(error);
-      return;
-    }
-    const id = `fault-${i}`;
-    input.setAttribute("aria-invalid", "true");
-    input.setAttribute("aria-describedby", [input.getAttribute("aria-describedby"), id].filter(Boolean).join(" "));
-    place(input, id, error.detail);
-  });
-  const box = byId("faults");
-  box.hidden = found.length === 0;
-  box.replaceChildren();
-  if (found.length === 0) return;
-  const count = found.length - homeless.length;
-  if (count) box.append(h("p", {}, `${count} field${count > 1 ? "s need" : " needs"} another value; the plan shown is the last one that was right.`));
-  for (const error of homeless) box.append(h("p", {}, error.pointer ? h("code", {}, error.pointer) : null, error.pointer ? " " : null, error.detail));
-}
-
-function place(input, id, detail) {
-  const message = h("span", { class: "fault", id }, detail);
-  const row = input.closest("tr");
-  if (row) {
-    let after = row;
-    while (after.nextElementSibling?.classList.contains("fault-row")) after = after.nextElementSibling;
-    after.after(h("tr", { class: "fault-row" }, h("td", { colspan: row.children.length }, message)));
-    return;
-  }
-  const home = input.closest("[data-row]") ?? input.closest("section, details")?.querySelector("[data-row]");
-  home?.after(h("div", { class: "row-fault" }, message));
-  const details = input.closest("details");
-  if (details) details.open = true;
-}
-
-on("loaded", () => {
-  ranges = {};
-  rangesFollow = true;
-  errors = [];
-  render();
-});
+on("loaded", render);
 
 on("planned", () => {
-  if (rangesFollow) {
-    rangesFollow = false;
-    placeRanges();
-  }
   list("predicates")
     .slice(0, MOST_ROWS)
     .forEach((predicate, i) => {
-      const estimated = state.plan.query.predicates[i]?.selectivity;
       if (predicate?.selectivity !== undefined) return;
       const input = document.querySelector(`[data-pointer="/query/predicates/${i}/selectivity"]`);
-      if (input && estimated) input.placeholder = `≈ ${words.amount(estimated)}`;
+      if (input) input.placeholder = estimateOf(i);
     });
 });

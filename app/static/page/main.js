@@ -3,8 +3,10 @@
 import { getKey, postPlan, setKey } from "./api.js";
 import { movedIn, startCompare } from "./compare.js";
 import { byId, h, say } from "./dom.js";
-import { openJson, showFaults } from "./form.js";
+import { showFaults } from "./faults.js";
+import "./form.js";
 import { startFrontier } from "./frontier.js";
+import { openJson } from "./json.js";
 import { Background, Lane, QUIET } from "./lane.js";
 import { fragmentOf, requestIn } from "./link.js";
 import { startSensitivity } from "./sensitivity.js";
