@@ -5,7 +5,7 @@ import { h, svg } from "./dom.js";
 import { labelOf, layout } from "./layout.js";
 import * as words from "./words.js";
 
-const ZOOM = { least: 0.2, most: 2.5, step: 1.25, readable: 0.72, roomy: 1.3 };
+const ZOOM = { least: 0.2, most: 2.5, step: 1.25, readable: 0.66, roomy: 1.3 };
 const MOST_NAMES = 6;
 const FAR = 520; // px: a band longer than this says at its end whose it is
 const NARROW = 560; // px: a box below this is drawn in a tighter form
