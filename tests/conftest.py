@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-
-SPARK = Path(__file__).parent / "spark_adapter"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,5 +12,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever runs Spark goes to one process, so that there is one JVM; the rest fills the other."""
     for item in items:
-        if item.path.is_relative_to(SPARK):
+        if item.get_closest_marker("spark") or "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))

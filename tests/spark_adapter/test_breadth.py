@@ -24,7 +24,7 @@ from solvers.planner import plan as planned
 from tests.spark_adapter.cells import SECOND, Arrival, Batch, by_definition, with_caches, with_shares
 from tests.spark_adapter.nested_loop import Row
 from tests.spark_adapter.plans import bindings_of, make_plan, make_query, moment
-from tests.spark_adapter.runs import SCHEMA, Ids, Job, generated, ids, run_all, true_ids, write
+from tests.spark_adapter.runs import NO_LAST_BATCH, SCHEMA, Ids, Job, generated, ids, run_all, true_ids, write
 
 pytestmark = pytest.mark.spark
 
@@ -172,7 +172,7 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
         folder = tmp_path_factory.mktemp("kind")
         write(folder, {name: [{**row, "ts": moment(row["ts"] / SECOND)} for row in rows] for name, rows in data_of(kind, query).items()}, FILES)
         plan = plan_of(kind, query)
-        more: dict[str, Any] = {"watermark": "3 seconds"}
+        more: dict[str, Any] = {"watermark": "3 seconds", "spark": NO_LAST_BATCH}
         if kind.feature == "self-join":
             more["streams"] = _one_source(folder, query, more["watermark"])
         jobs.append((kind, Job(plan, folder, kind.cells, more=more)))
@@ -244,7 +244,9 @@ def test_allowances_below_1_give_their_share_of_the_right_rows_in_every_grid(spa
     both = {("join-1", name, step): 0.7 for name in "rst" for step in (0, 1)}
     for title, plan in {"tree": with_shares(tree, half), "flat": with_shares(flat, both)}.items():
         for cells in (1, 2, 4):
-            jobs[title, cells] = Job(plan, tmp_path, cells, place=tmp_path / f"{title} {cells}", more={"watermark": "3 seconds"})
+            jobs[title, cells] = Job(
+                plan, tmp_path, cells, place=tmp_path / f"{title} {cells}", more={"watermark": "3 seconds", "spark": NO_LAST_BATCH}
+            )
     run_all(spark, list(jobs.values()))
     for title, share in {"tree": 0.5, "flat": 0.49}.items():
         some = ids(CHAIN, jobs[title, 1].out)

@@ -13,7 +13,7 @@ from spark_adapter.native import check_native, native
 from spark_adapter.sources import read_streams
 from tests.spark_adapter.nested_loop import nested_loop
 from tests.spark_adapter.plans import Shape, bindings_of, make_plan, make_query, write_stream
-from tests.spark_adapter.runs import SCHEMA, Job, generated, ids, run_all, true_ids, write
+from tests.spark_adapter.runs import NO_LAST_BATCH, SCHEMA, Job, generated, ids, run_all, true_ids, write
 
 pytestmark = pytest.mark.spark
 
@@ -32,7 +32,7 @@ def test_trees_of_every_shape_give_the_rows_of_a_nested_loop(spark: SparkSession
         rows = generated(query, 60, seed=1, disorder=3.0)
         write(tmp_path / title, rows)
         expected[title] = true_ids(query, rows)
-        jobs[title] = Job(make_plan(query, shape), tmp_path / title, engine="native", more={"watermark": "4 seconds"})
+        jobs[title] = Job(make_plan(query, shape), tmp_path / title, engine="native", more={"watermark": "4 seconds", "spark": NO_LAST_BATCH})
     run_all(spark, list(jobs.values()))
     for title, (query, _) in SHAPES.items():
         assert expected[title], "the case must have results, or it shows nothing"

@@ -26,7 +26,7 @@ from models.request import Query
 from spark_adapter.errors import BindingError
 from tests.spark_adapter.nested_loop import Row, nested_loop
 from tests.spark_adapter.plans import Shape, make_plan, make_query, moment, write_stream
-from tests.spark_adapter.runs import Job, run_all, written
+from tests.spark_adapter.runs import NO_LAST_BATCH, Job, run_all, written
 
 pytestmark = pytest.mark.spark
 
@@ -330,7 +330,7 @@ def bindings(scenario: Scenario, folder: Path, out: Path) -> Bindings:
         "sink": {"format": "json", "options": {"path": str(out / "out"), "ignoreNullFields": "false"}},
         "checkpoint": str(out / "checkpoint"),
         "trigger": {"available_now": True},
-        "spark": dict(scenario.spark),
+        "spark": NO_LAST_BATCH | dict(scenario.spark),
     }
     return Bindings.model_validate(document)
 
