@@ -128,9 +128,11 @@ def _times(weight: float, value: float) -> float:
 class CostModel:
     """The figures of one join graph under one set of cost constants, each set's computed once."""
 
-    def __init__(self, graph: JoinGraph, costs: Costs) -> None:
+    def __init__(self, graph: JoinGraph, costs: Costs, choices: CostModel | None = None) -> None:
         self.graph = graph
         self.costs = costs
+        self.choices = choices
+        """The model at whose rates states of binary joins are indexed or plain, where that is another one: a plan keeps its choices."""
         self.best_joins: dict[tuple[int, ...], PricedJoin] = {}
         """Of `probe_order.best_join`: joins by their inputs."""
         self._per_second: dict[int, float] = {}
@@ -187,6 +189,8 @@ class CostModel:
 
         `sizes` are those of the two sets, where they are known already.
         """
+        if self.choices is not None:
+            return self.choices.hashed_in_binary(probing, probed)
         if not self.graph.hashable(probing, probed):
             return False
         known = {mask: self.graph.size(mask) for mask in (probing, probed)} if sizes is None else sizes

@@ -43,6 +43,7 @@ __all__ = ["SPACE", "exact", "frontier_search"]
 SPACE = "all join trees"
 STOPPED = "The exact search stopped at its time limit."
 AGREED = 1e-9  # two factors this close are one: each comes out of a bisection on rounded sums
+LOWER, LEAST_FACTOR = 16.0, 1e-12  # how rates are lowered to find some that fit, and where that ends
 SLACK = 1e-11  # of a cap: kernels and prices round differently, by far less than this
 LARGEST = 1e290  # sizes above this count as this: no plan that keeps them can be priced, and no infinity is subtracted
 EXPANSIONS = 60  # plans whose neighbours are tried as seeds
@@ -216,7 +217,7 @@ def component_of(model: CostModel, mask: int, limit: int) -> Component | None:
     sets = connected_sets(model, mask, limit, order=streams)
     if sets is None:
         return None
-    sets = sets._replace(size=np.minimum(sets.size, LARGEST))
+    sets = sets._replace(size=np.minimum(sets.size, LARGEST), choosing_size=np.minimum(sets.choosing_size, LARGEST))
     costs = model.costs
     indexed = costs.insert + costs.delete
     floors = stream_floors(sets, indexed, costs.append, costs.scan)
@@ -321,7 +322,7 @@ def frontier_search(problem: Problem, deadline: Deadline) -> Found:
         proof = Proof.OPTIMAL if complete else Proof.BOUNDED
         return Found(best, within, proof, _relaxed(problem, deadline), SPACE, () if complete else (STOPPED,))
     if complete:
-        return replace(_nothing_fits(problem, solver, _most_headroom(problem, solver, deadline), deadline), points=())
+        return replace(_nothing_fits(problem, solver, deadline), points=())
     return replace(_best_so_far(problem, points, deadline), points=())
 
 
@@ -332,7 +333,7 @@ def exact(problem: Problem, deadline: Deadline) -> Found:
     if problem.objective is Objective.MAX_HEADROOM and (math.isfinite(problem.caps.cpu) or math.isfinite(problem.caps.memory_bytes)):
         most = _most_headroom(problem, solver, deadline)
         if most.proof is Proof.OPTIMAL and not problem.caps.admit(most.best):
-            return _nothing_fits(problem, solver, most, deadline)
+            return _nothing_fits(problem, solver, deadline)
         return most
     goal = LEAST_BYTES if problem.objective is Objective.MIN_MEMORY else LEAST_CPU
     points, complete = solver.points(problem.caps, goal, deadline)
@@ -340,7 +341,7 @@ def exact(problem: Problem, deadline: Deadline) -> Found:
     if not complete:
         return _best_so_far(problem, points, deadline)
     if not within:
-        return _nothing_fits(problem, solver, _most_headroom(problem, solver, deadline), deadline)
+        return _nothing_fits(problem, solver, deadline)
     best = choose(problem, within)
     value = objective_value(problem, best)
     return Found(best, points, Proof.OPTIMAL, value if math.isfinite(value) else None, SPACE)
@@ -363,10 +364,11 @@ def _best_so_far(problem: Problem, points: tuple[Point, ...], deadline: Deadline
     return Found(best, points, Proof.NONE if bound is None else Proof.BOUNDED, bound, SPACE, (STOPPED,))
 
 
-def _nothing_fits(problem: Problem, solver: Solver, most: Found, deadline: Deadline) -> Found:
+def _nothing_fits(problem: Problem, solver: Solver, deadline: Deadline) -> Found:
     """The least bad plan, and exactly what it would take. Each answer is a search of its own, under one cap or none."""
     deadline.progress.doing("nothing fits: finding out what it would take")
     caps = problem.caps
+    most = _most_headroom(problem, solver, deadline, chosen_anew=True)  # rates that shrink get a plan of their own
     asked = [
         solver.points(Caps(), LEAST_CPU, deadline),
         solver.points(Caps(), LEAST_BYTES, deadline),
@@ -389,37 +391,44 @@ def _nothing_fits(problem: Problem, solver: Solver, most: Found, deadline: Deadl
         least_bytes,
         min(at_memory_cap, default=None),
         min(at_cpu_cap, default=None),
-        # Rates that shrink get a plan of their own, index or scan chosen anew: the bound is met even where today's plans stay below it.
         most.bound if most.bound and STOPPED not in most.notes else None,
     )
     return Found(best, points, Proof.OPTIMAL, bound, SPACE, lacking=lacking)
 
 
-def _most_headroom(problem: Problem, solver: Solver, deadline: Deadline) -> Found:
+def _most_headroom(problem: Problem, solver: Solver, deadline: Deadline, chosen_anew: bool = False) -> Found:
     """The plan that bears the largest factor on all rates within the caps.
 
     At a factor f the plan of least load max(CPU/cap, memory/cap) is found; it bears more than f, or no plan does. Its own largest factor
-    is the next f. Rises strictly, ends because plans are finite. A state that is better scanned at one rate and better indexed at another
-    is chosen anew at each f, while a plan's headroom holds today's choice: where these differ the last f is an upper bound.
+    is the next f. Rises strictly, ends because plans are finite. A plan keeps its choice of indexed and plain states at every f; with
+    `chosen_anew` it is chosen for f, and the bound is the largest f at which some plan fits, which today's plans may not reach.
     """
     model, graph, caps = problem.model, problem.model.graph, problem.caps
     asking = replace(problem, objective=Objective.MAX_HEADROOM)
-    factor, here, first = 1.0, solver, True
+    factor, here, rising = 1.0, solver, False
     met: list[Point] = []
     while True:
         points, complete = here.points(caps, LEAST_LOAD, deadline)
-        met += [point if first else point_of(model, point.tree) for point in points]
+        met += [point if here is solver else point_of(model, point.tree) for point in points]
         if not complete:
             return _best_so_far(asking, staircase(met), deadline)
         least = min(points, key=lambda point: (overload(asking, point), structure_key(point.tree)))
         gain = headroom(here.model.price(least.tree), here.model.graph, caps)
         if gain is None:
             factor = math.inf
-        else:
-            factor *= gain if first else max(gain, 1.0)
-        if gain is None or factor == 0.0 or (gain <= 1.0 + SLACK and not first):
             break
-        here, first = Solver(CostModel(graph.scaled(factor), model.costs), solver.limit), False
+        if rising and gain <= 1.0 + SLACK:
+            break
+        if gain > 0.0:
+            factor *= max(gain, 1.0) if rising else gain
+            rising = True
+        else:
+            # What is least over the caps here fits at no rates; another plan may at lower ones.
+            factor /= LOWER
+            if factor < LEAST_FACTOR:
+                factor = 0.0
+                break
+        here = Solver(CostModel(graph.scaled(factor), model.costs, None if chosen_anew else model), solver.limit)
     best = min(met, key=lambda point: (-objective_value(asking, point), point.cpu, point.memory_bytes, structure_key(point.tree)))
     value = objective_value(asking, best)
     if not math.isfinite(factor):

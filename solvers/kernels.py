@@ -71,6 +71,9 @@ class Sets(NamedTuple):
     neighbours: Ints
     equal_neighbours: Ints
     rates: Floats
+    choosing_size: Floats
+    """size(S) and Σ 1/T_i by which a binary join's states are indexed or plain: of other rates where those are what is asked about."""
+    choosing_pace: Floats
 
 
 @compiled
@@ -323,7 +326,29 @@ def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS, orde
         np.array([selectivity for _, selectivity in observed], np.float64),
     )
     rates = np.array([graph.rates[i] for i in streams])
-    return Sets(n, masks, size, pace, bytes_, around, equal_around, keys, places, multiplier, shift, neighbours, equal_neighbours, rates)
+    choosing_size, choosing_pace = size, pace
+    if model.choices is not None:
+        others = connected_sets(model.choices, component, limit, streams)
+        assert others is not None
+        choosing_size, choosing_pace = others.size, others.pace
+    return Sets(
+        n,
+        masks,
+        size,
+        pace,
+        bytes_,
+        around,
+        equal_around,
+        keys,
+        places,
+        multiplier,
+        shift,
+        neighbours,
+        equal_neighbours,
+        rates,
+        choosing_size,
+        choosing_pace,
+    )
 
 
 @compiled

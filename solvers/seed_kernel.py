@@ -64,16 +64,23 @@ def kept_bytes(sets: Sets, prices: Prices, s: int) -> float:
 
 
 @released
+def access_excess(sets: Sets, prices: Prices, kept: int, arriving: int) -> float:
+    """What keeping one state of a binary join and probing it costs above the state's floor: indexed or plain, as the choosing rates have it."""
+    rate, probes = sets.size[kept] * sets.pace[kept], sets.size[arriving] * sets.pace[arriving]
+    plain = access_cost(False, rate, probes, sets.size[kept], prices.indexed, prices.append, prices.scan)
+    indexed = prices.indexed * rate
+    choosing_rate = sets.choosing_size[kept] * sets.choosing_pace[kept]
+    choosing_probes = sets.choosing_size[arriving] * sets.choosing_pace[arriving]
+    cheaper = access_cost(False, choosing_rate, choosing_probes, sets.choosing_size[kept], prices.indexed, prices.append, prices.scan)
+    hashed = (sets.equal_around[kept] & sets.mask[arriving] != 0) & (prices.indexed * choosing_rate <= cheaper)
+    floor = prices.floors[kept] if kept < sets.n else prices.keep * rate
+    return float(max(0.0, (indexed if hashed else plain) - floor))
+
+
+@released
 def binary_excess(sets: Sets, prices: Prices, left: int, right: int) -> float:
     """The excess of a binary join of two sets, its inputs' floors left out."""
-    a = sets.size[left] * sets.pace[left]
-    b = sets.size[right] * sets.pace[right]
-    hashable = sets.equal_around[left] & sets.mask[right] != 0
-    cost = access_cost(hashable, a, b, sets.size[left], prices.indexed, prices.append, prices.scan)
-    cost -= prices.floors[left] if left < sets.n else prices.keep * a
-    other = access_cost(hashable, b, a, sets.size[right], prices.indexed, prices.append, prices.scan)
-    other -= prices.floors[right] if right < sets.n else prices.keep * b
-    return rounded(max(cost, 0.0) + max(other, 0.0), prices.grain)
+    return rounded(access_excess(sets, prices, left, right) + access_excess(sets, prices, right, left), prices.grain)
 
 
 @released

@@ -89,7 +89,7 @@ def rounded_down(value: float, grain: float) -> float:
 
 
 @released
-def partial_results(sets: Sets, made: float) -> Floats:
+def partial_results(sets: Sets, made: float, stop: Ints) -> Floats:
     """costs[s, j]: what the first j partial results of a pipeline that starts at s cost at least, per 1/T.
 
     The t-th partial result is a connected set above s with at least t streams more, and not all streams: it costs at least
@@ -100,6 +100,8 @@ def partial_results(sets: Sets, made: float) -> Floats:
     if made == 0.0:
         return costs
     for s in range(total - 1, -1, -1):
+        if s & 1023 == 0 and stop[0]:
+            break
         costs[s, 1:] = np.inf
         open_ = sets.around[s]
         while open_:
@@ -176,7 +178,7 @@ def inside_and_outside(sets: Sets, prices: Prices, ahead: Floats) -> tuple[Float
 
 
 @released
-def plain_mjoins(sets: Sets, prices: Prices) -> Floats:
+def plain_mjoins(sets: Sets, prices: Prices, stop: Ints) -> Floats:
     """For every set the excess of its plain mjoin, from one forward pass over ways[set, first stream]."""
     total, n = sets.mask.size, sets.n
     ways = np.full((total, n), np.inf)
@@ -184,6 +186,8 @@ def plain_mjoins(sets: Sets, prices: Prices) -> Floats:
     for i in range(n):
         ways[i, i] = 0.0
     for s in range(n, total):
+        if s & 1023 == 0 and stop[0]:
+            break
         mask = sets.mask[s]
         inside = mask
         made = prices.made * sets.size[s]
@@ -266,9 +270,9 @@ def staircases(
     for s in range(n, total):
         kept_e[s] = kept_excess(sets, prices, s)
         kept_m[s] = kept_bytes(sets, prices, s)
-    ahead = partial_results(sets, made)
+    ahead = partial_results(sets, made, stop)
     inside_least, outside_least = inside_and_outside(sets, prices, ahead)
-    plain = plain_mjoins(sets, prices)
+    plain = plain_mjoins(sets, prices, stop)
 
     longest = min(MAX_POINTS, room)
     root_e, root_m = np.empty(longest), np.empty(longest)
