@@ -8,12 +8,15 @@ a request holds, it cannot become part of the page.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Response
+from fastapi.staticfiles import StaticFiles
 
 __all__ = ["add_page"]
 
-INDEX = Path(__file__).parent / "static" / "page" / "index.html"
+FOLDER = Path(__file__).parent / "static" / "page"
+FRESH = {"Cache-Control": "no-cache"}  # asked again each time, answered 304: modules of two versions never mix
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -21,10 +24,18 @@ PAGE_POLICY = (
 )
 
 
+class _Modules(StaticFiles):
+    def file_response(self, *arguments: Any, **named: Any) -> Response:
+        response = super().file_response(*arguments, **named)
+        response.headers.update(FRESH)
+        return response
+
+
 def add_page(app: FastAPI) -> None:
-    """The route; what the page loads is below /static."""
+    """The route, and what the page loads."""
+    app.mount("/static/page", _Modules(directory=FOLDER), name="page")
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
-        headers = {"Content-Security-Policy": PAGE_POLICY, "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
-        return Response(INDEX.read_bytes(), headers=headers, media_type="text/html")
+        headers = {"Content-Security-Policy": PAGE_POLICY, "Referrer-Policy": "no-referrer", **FRESH}
+        return Response((FOLDER / "index.html").read_bytes(), headers=headers, media_type="text/html")

@@ -21,7 +21,9 @@ def test_the_page_loads_only_what_the_service_has(service: httpx.Client) -> None
     assert not re.search(r"https?:|//", page.text)
     loaded = set(re.findall(r'(?:src|href)="(static/[^"]+)"', page.text))
     for path in loaded:
-        assert service.get(f"/{path}").status_code == 200, path
+        found = service.get(f"/{path}")
+        assert found.status_code == 200 and found.headers["cache-control"] == "no-cache", path
+        assert service.get(f"/{path}", headers={"If-None-Match": found.headers["etag"]}).status_code == 304, path
     assert {path.rsplit("/", 1)[1] for path in loaded} | {"index.html"} == {file.name for file in FOLDER.iterdir()}
 
 
