@@ -44,6 +44,13 @@ LOCAL = {
     # Every partition of every stateful operator is a store of its own: with two cores, two are enough.
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
+    # Executors live in the driver's process here, and its default of one gigabyte has the collector at work all the time.
+    "spark.driver.memory": "2g",
+    # On a local disk Spark's default way to put a checkpoint's file in its place starts eight processes (`readlink`, where Hadoop's
+    # native library is missing, as it is in PySpark), some eighty a batch. This way makes the same check and the same rename itself.
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    # Packets are numbers and hashes, which hardly shrink, and go no further than this machine's own disk.
+    "spark.shuffle.compress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
