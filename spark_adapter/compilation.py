@@ -17,7 +17,7 @@ from spark_adapter.native import native
 from spark_adapter.pipeline import Pipeline, applied, changeable
 from spark_adapter.session import send_code
 from spark_adapter.sources import read_streams
-from spark_adapter.stem.engine import OBSERVED, SETTINGS, grid_from, layout, parallelism, stem
+from spark_adapter.stem.engine import OBSERVED, grid_from, layout, parallelism, settings, stem
 from spark_adapter.stem.statistics import Measured
 
 __all__ = ["compiled"]
@@ -58,7 +58,7 @@ def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cel
         bound,
         spark,
         results,
-        SETTINGS | {PARTITIONS: str(partitions)},
+        settings(streams, partitions),
         lambda: write_manifest(folder, engine, checked.fingerprint, kept),
         measured.add,
         measured.summary,

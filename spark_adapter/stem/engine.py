@@ -28,10 +28,14 @@ from spark_adapter.stem.program import Program, program_of
 from spark_adapter.stem.shares import Dimension, Grid, choose_grid, spread_keys
 from spark_adapter.stem.worker import OUTPUT, PACKETS, CellProcessor, Packer, Unpacker
 
-__all__ = ["OBSERVED", "SETTINGS", "grid_from", "layout", "parallelism", "stem"]
+__all__ = ["OBSERVED", "grid_from", "layout", "parallelism", "settings", "stem"]
 
 OBSERVED = "watersmeet"
 """The name under which the notes are in Spark's progress."""
+
+PACKET_ROWS = 1_000_000
+NARROW = 50  # columns of at most sixteen bytes: 800 MB of PACKET_ROWS, and a packet holds two gigabytes
+FIXED = (T.NumericType, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
 
 SETTINGS = {
     # transformWithState needs it.
@@ -39,8 +43,24 @@ SETTINGS = {
     # A batch then writes what changed instead of a snapshot of everything.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # One packet per cell and task where possible; the default of 10,000 rows cuts a batch to pieces.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(PACKET_ROWS),
 }
+UNBOUNDED = str(2**31 - 1)  # Spark's word for it
+
+
+def settings(streams: Mapping[str, DataFrame], partitions: int) -> dict[str, str]:
+    """What a query of this engine is started with."""
+    found = SETTINGS | {"spark.sql.shuffle.partitions": str(partitions)}
+    if all(_narrow(frame) for frame in streams.values()):
+        # Spark adds up the size of a packet anew for every row, which takes as long as packing. Rows like these need no such limit.
+        found["spark.sql.execution.arrow.maxBytesPerBatch"] = UNBOUNDED
+    return found
+
+
+def _narrow(frame: DataFrame) -> bool:
+    """Whether the rows have few columns, all of fixed width: then PACKET_ROWS of them are well below what a packet can hold."""
+    fields = [*frame.schema.fields, *_row(frame).fields]
+    return len(fields) <= NARROW and all(isinstance(field.dataType, FIXED) for field in fields if field.name != "row")
 
 
 def layout(plan: Plan, streams: Mapping[str, DataFrame], grid: Grid, partitions: int) -> dict[str, Any]:

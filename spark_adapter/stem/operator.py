@@ -43,7 +43,8 @@ __all__ = ["Outcome", "Store", "decode", "encode", "evict", "work_off"]
 SCAN_PAIRS = 4_000_000  # pairs compared at a time in a nested loop: some hundred megabytes
 LOOP_PAIRS = 2_000_000  # where a plan asks for a nested loop on an equality: beyond this a hash join finds the same for less
 SAMPLE_LEFT, SAMPLE_RIGHT = 64, 512  # rows by which the share of pairs within their windows is estimated; costs a tenth of a millisecond
-MOST_CHUNKS = 64  # of one batch in one module: a batch far longer than the window must not become thousands of chunks
+LONG_BATCH = PANES // 4  # panes of one batch, from which on its chunks are wider than a pane: each is a conversation with the store
+WIDE = PANES // 8  # panes of a wide chunk: held a sixteenth of a window too long on average, after a batch of a quarter or more
 META = "meta"
 
 
@@ -141,13 +142,8 @@ def evict(program: Program, grid: Grid, cell: int, store: Store, watermark: int)
     """Drop what the watermark has passed, in a cell that no row came to."""
     found = store.get(META)
     meta = json.loads(found) if found else _nothing_yet()
-    panes = {module.key: module for module in program.modules}
     chunks = meta["chunks"]
-    for name in list(chunks):
-        module, pane = name.split("|")
-        if module not in panes or (not panes[module].counted and _death(panes[module], int(pane)) <= watermark):
-            store.remove(name)
-            del chunks[name]
+    _drop_dead({module.key: module for module in program.modules}, store, chunks, watermark)
     store.put(META, json.dumps(meta).encode())
     return Outcome([], {"cell": cell, "states": _sizes(program, grid, cell, chunks)}, _expires(program, chunks))
 
@@ -160,6 +156,16 @@ def _nothing_yet() -> dict[str, Any]:
 def _death(module: Module, pane: int) -> int:
     """The watermark at which a chunk of a module of time windows is dead."""
     return (pane + 1) * module.pane
+
+
+def _drop_dead(modules: Mapping[str, Module], store: Store, chunks: dict[str, Sequence[int]], watermark: int) -> None:
+    """Let go of the chunks that the watermark has passed, and of modules that this plan does not keep."""
+    for name in list(chunks):
+        key, pane = name.split("|")
+        module = modules.get(key)
+        if module is None or (not module.counted and _death(module, int(pane)) <= watermark):
+            store.remove(name)
+            del chunks[name]
 
 
 def _expires(program: Program, chunks: Mapping[str, Sequence[int]]) -> int | None:
@@ -228,22 +234,21 @@ class _Batch:
     # State, in and out.
 
     def _load(self) -> None:
-        stored = self.store.load()
-        self.meta = json.loads(stored.pop(META)) if META in stored else _nothing_yet()
+        found = self.store.get(META)
+        self.meta = json.loads(found) if found else _nothing_yet()
         self.meta["batch"] += 1
         self.before = {name: self.meta["counts"].get(name, 0) for name in self.lengths}
+        # What is dead is removed by name, unread: after a long batch that is most of the state.
+        _drop_dead(self.modules, self.store, self.meta["chunks"], self.watermark)
+        stored = self.store.load()
+        stored.pop(META, None)
         caches: dict[str, bytes] = {}
         for name, data in stored.items():
             if name.startswith("cache|"):
                 caches[name] = data
                 continue
             key, pane = name.split("|")
-            module = self.modules.get(key)
-            if module is None or (not module.counted and _death(module, int(pane)) <= self.watermark):
-                self.store.remove(name)
-                del self.meta["chunks"][name]
-            else:
-                self.held[key].chunks[int(pane)] = decode(data)
+            self.held[key].chunks[int(pane)] = decode(data)
         for held in self.held.values():
             held.old = _stacked(held.chunks.values())
         for name, data in caches.items():
@@ -362,9 +367,8 @@ class _Batch:
             panes = rows["hi"] // module.pane
             first, last = panes.min(), panes.max()
             assert isinstance(first, int) and isinstance(last, int)
-            if (last - first) >= MOST_CHUNKS:
-                wide = (last - first) // MOST_CHUNKS + 1
-                panes = (panes // wide + 1) * wide - 1
+            if last - first >= LONG_BATCH:
+                panes = _widened(panes, last)
         first, last = panes.min(), panes.max()
         assert isinstance(first, int)
         if first == last:
@@ -619,6 +623,17 @@ class _Batch:
         kept = ranked.filter(size <= capacity).drop("held")
         self.entries[cache.key].changed = True
         return None if rows is None else rows.join(kept, on=cache.columns, how="semi"), kept
+
+
+def _widened(panes: pl.Series, last: int) -> pl.Series:
+    """The chunks of a long batch, by the last pane of each: eight to the newest window, then one to each one, two, four… windows before.
+
+    What is older than a window dies with the next watermark or soon after, so few chunks will do for any length of batch.
+    """
+    age = last - panes.to_numpy()
+    windows = np.maximum(age // PANES, 1)
+    youngest = np.where(age < PANES, age // WIDE * WIDE, PANES << np.floor(np.log2(windows)).astype(np.int64))
+    return pl.Series(last - youngest)
 
 
 def _sampled(frame: pl.DataFrame, most: int) -> pl.DataFrame:
