@@ -1,9 +1,15 @@
 """Engine stem against Spark's own joins.
 
-    python -m tests.bench.bench_stem [--rows 1600000] [--rounds 2]
+    python -m tests.bench.bench_stem [--rows 1600000] [--rounds 5] [--results table.txt]
 
-The same rows through Spark: stem with the plan's tree, native joins in the plan's order, in the order of the query's streams and in
-the worst order. Every engine runs once to warm up, then they take turns; figures are medians.
+The same rows through Spark: stem, native joins in the plan's order, in the order of the query's streams (as one would type it) and in
+the worst order without a cross product. All read the same Parquet files in the same batches and write the same results to Parquet. Every
+engine runs three batches to warm up, then they take turns; figures are medians. CPU is that of the driver, the JVM and Spark's Python workers
+together, and holds on a machine that others use too; rows/s do not.
+
+The workload is a chain of four streams of equal rates and windows. A row of a finds two partners in b, one of b six in c, one of c not one
+in d: the selective join is the last one typed. About as many results as rows. The numbers of values were chosen, before anything was
+measured with them, so that the bad orders make some millions of intermediate rows and not some hundred millions: they have to end within minutes.
 """
 
 from __future__ import annotations
@@ -11,10 +17,11 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,64 +87,82 @@ def columns(flow: Flow, seconds: float, rng: np.random.Generator) -> dict[str, A
     return found | {attribute: rng.integers(0, distinct, count) for attribute, distinct in flow.values.items()}
 
 
-def tree_cpu() -> float:
-    """CPU seconds of this process and of everything it has started: the JVM and Spark's Python workers."""
+def tree_cpu() -> dict[str, float]:
+    """CPU seconds of this process and of everything it has started: the JVM, with the processes it has ended, and Spark's Python workers."""
     parents: dict[int, int] = {}
     used: dict[int, float] = {}
+    kinds: dict[int, str] = {os.getpid(): "driver"}
     tick = os.sysconf("SC_CLK_TCK")
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+                name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
             except OSError:
                 continue
+            fields = rest.split()
             parents[int(entry.name)] = int(fields[1])
             used[int(entry.name)] = (int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])) / tick
+            kinds.setdefault(int(entry.name), "jvm" if name == "java" else "workers")
     ours = {os.getpid()}
-    while True:
-        more = {pid for pid, parent in parents.items() if parent in ours} - ours
-        if not more:
-            return sum(used[pid] for pid in ours if pid in used)
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
         ours |= more
+    return {kind: sum(used[pid] for pid in ours if pid in used and kinds[pid] == kind) for kind in ("driver", "jvm", "workers")}
 
 
+WARM_UP = 3  # batches of the same size: enough for the JVM to have compiled what it will run
 CHAIN = {
     "a": Flow(1000, 30, {"x": 30_000}),
-    "b": Flow(1000, 30, {"x": 30_000, "y": 3_000}),
-    "c": Flow(1000, 30, {"y": 3_000, "z": 30_000}),
-    "d": Flow(1000, 30, {"z": 30_000}),
+    "b": Flow(1000, 30, {"x": 30_000, "y": 10_000}),
+    "c": Flow(1000, 30, {"y": 10_000, "z": 100_000}),
+    "d": Flow(1000, 30, {"z": 100_000}),
 }
 
 
-def on_spark(rows: int, batches: int, rounds: int) -> None:
+def on_spark(rows: int, batches: int, rounds: int, results: str) -> None:
     from spark_adapter.session import open_session
 
     spark = open_session({})
     seconds = rows / sum(flow.rate for flow in CHAIN.values())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write(folder, seconds, batches)
+        write(folder / "warm-up", seconds / batches * WARM_UP, WARM_UP)
+        write(folder / "all", seconds, batches)
         plans = chain_plans()
-        runs: dict[str, Callable[[Path], dict[str, float]]] = {
-            title: lambda place, plan=plan, engine=engine: one_run(spark, folder, place, plan, engine)  # type: ignore[misc]
-            for title, (plan, engine) in plans.items()
-        }
-        found: dict[str, list[dict[str, float]]] = {title: [] for title in runs}
+        found: dict[str, list[dict[str, float]]] = {title: [] for title in plans}
         for k in range(rounds + 1):
-            for title, go in runs.items():
-                figures = go(folder / f"run-{k}-{title.replace(' ', '-').replace(',', '')}")
+            for title, (plan, engine) in plans.items():
+                place = folder / "run"
+                figures = one_run(spark, folder / ("all" if k else "warm-up"), place, plan, engine)
+                shutil.rmtree(place)
                 print(f"  {'warm-up' if not k else f'round {k}'}: {title}: {figures['seconds']:.1f} s, {figures['cpu']:.1f} CPU s", flush=True)
                 if k:
                     found[title].append(figures)
-        assert len({round(figures["results"]) for listed in found.values() for figures in listed}) == 1, "the engines disagree"
-        for title, listed in found.items():
-            median = {key: statistics.median(figures[key] for figures in listed) for key in listed[0]}
-            print(
-                f"{title}: {rows / median['seconds']:,.0f} rows/s, {median['cpu']:.1f} CPU s, "
-                f"peak state {median['state'] / 1e6:.1f} MB, {median['results']:,.0f} results",
-                flush=True,
-            )
+                    table = "\n".join(reported(rows, found))
+                    if results:
+                        Path(results).write_text(table + "\n")
     spark.stop()
+    print(table, flush=True)
+
+
+def reported(rows: int, found: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
+    """The medians so far, and where stem's time goes."""
+    assert len({figures["results"] for listed in found.values() for figures in listed}) == 1, "the engines disagree"
+    medians = {
+        title: {key: statistics.median(figures[key] for figures in listed) for key in listed[0]} | {"rounds": len(listed)}
+        for title, listed in found.items()
+        if listed
+    }
+    stem = medians["stem"]
+    lines = [f"{rows:,} rows, {stem['results']:,.0f} results"]
+    for title, median in medians.items():
+        ratios = f"; stem is {median['seconds'] / stem['seconds']:.1f} times as fast, on {median['cpu'] / stem['cpu']:.1f} times less CPU"
+        lines.append(
+            f"{title} ({median['rounds']} rounds): {rows / median['seconds']:,.0f} rows/s, {median['cpu']:.1f} CPU s, "
+            f"peak state {median['state'] / 1e6:.1f} MB{'' if title == 'stem' else ratios}"
+        )
+    parts = {part: seconds for part, seconds in stem.items() if part.startswith(("wall ", "cpu "))}
+    lines.append("stem, seconds: " + ", ".join(f"{part} {seconds:.1f}" for part, seconds in parts.items()))
+    return lines
 
 
 def chain_plans() -> dict[str, tuple[Plan, str]]:
@@ -173,7 +198,7 @@ def write(folder: Path, seconds: float, batches: int) -> None:
     """One Parquet file per stream and batch, in the order of their modification times."""
     rng = np.random.default_rng(1)
     for name, flow in CHAIN.items():
-        (folder / name).mkdir()
+        (folder / name).mkdir(parents=True)
         found = columns(flow, seconds, rng)
         frame = pl.DataFrame(found | {"id": np.arange(len(found["ts"]))}).with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC")))
         for n in range(batches):
@@ -203,22 +228,32 @@ def one_run(spark: Any, folder: Path, place: Path, plan: Plan, engine: str) -> d
         "trigger": {"available_now": True},
     }
     pipeline = spark_adapter.compile(plan, Bindings.model_validate(document), spark, engine)
-    began, used = time.monotonic(), tree_cpu()
+    began, before = time.monotonic(), tree_cpu()
     pipeline.start().await_termination()
-    seconds, cpu = time.monotonic() - began, tree_cpu() - used
+    seconds, after = time.monotonic() - began, tree_cpu()
     reports = pipeline._query.recentProgress if pipeline._query is not None else []
-    state = max(sum(operator["memoryUsedBytes"] for operator in report["stateOperators"]) for report in reports)
-    results = pl.read_parquet(place / "out" / "*.parquet").height
-    return {"seconds": seconds, "cpu": cpu, "state": float(state), "results": float(results)}
+    figures = {
+        "seconds": seconds,
+        "cpu": sum(after.values()) - sum(before.values()),
+        "state": float(max(sum(operator["memoryUsedBytes"] for operator in report["stateOperators"]) for report in reports)),
+        "results": float(pl.scan_parquet(place / "out" / "*.parquet").select(pl.len()).collect().item()),
+    }
+    figures |= {f"cpu {kind}": after[kind] - before[kind] for kind in after}
+    figures |= {f"cpu operator {part}": used for part, used in pipeline.progress.statistics.get("cpu_seconds", {}).items()}
+    for report in reports:
+        for phase, milliseconds in report["durationMs"].items():
+            figures[f"wall {phase}"] = figures.get(f"wall {phase}", 0.0) + milliseconds / 1000
+    return figures
 
 
 def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=1_600_000)
     parser.add_argument("--batches", type=int, default=12)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--results", default="", help="a file that is given the table after every run")
     given = parser.parse_args(list(arguments))
-    on_spark(given.rows, given.batches, given.rounds)
+    on_spark(given.rows, given.batches, given.rounds, given.results)
 
 
 if __name__ == "__main__":
