@@ -18,6 +18,8 @@ from models.request import Comparison, Query
 
 __all__ = ["Edge", "JoinGraph", "bits", "join_graph", "product"]
 
+REMEMBERED = 24  # streams of a graph whose predicates are listed once per set: a frontier's plans ask again and again, and sets are few
+
 
 def bits(mask: int) -> Iterator[int]:
     """The positions of the set bits, lowest first.
@@ -81,6 +83,8 @@ class JoinGraph:
     """(set, σ), in the order in which they stand in for predicates: largest first, ties by sorted names."""
     _sizes: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
     _hashed_to: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
+    _between: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict, compare=False, repr=False)
+    _factors: dict[int, tuple[tuple[tuple[int, float], ...], tuple[int, ...]]] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -139,6 +143,14 @@ class JoinGraph:
 
     def between(self, left: int, right: int) -> tuple[int, ...]:
         """Indexes of the predicates with one end in each set, in the order of the query."""
+        found = self._between.get((left, right))
+        if found is None:
+            found = self._found_between(left, right)
+            if len(self.names) <= REMEMBERED:
+                self._between[left, right] = found
+        return found
+
+    def _found_between(self, left: int, right: int) -> tuple[int, ...]:
         few, many = (left, right) if left.bit_count() <= right.bit_count() else (right, left)
         return tuple(sorted(p for i in bits(few) for p, other in self._incident[i] if many >> other & 1))
 
@@ -179,6 +191,14 @@ class JoinGraph:
 
     def factors(self, mask: int) -> tuple[tuple[tuple[int, float], ...], tuple[int, ...]]:
         """What σ(mask) is the product of: observed sets, and the predicates left over."""
+        found = self._factors.get(mask)
+        if found is None:
+            found = self._found_factors(mask)
+            if len(self.names) <= REMEMBERED:
+                self._factors[mask] = found
+        return found
+
+    def _found_factors(self, mask: int) -> tuple[tuple[tuple[int, float], ...], tuple[int, ...]]:
         taken = self.stand_ins(mask)
         free = mask
         for subset, _ in taken:
