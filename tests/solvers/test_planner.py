@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 
 from models.plan import Plan, Proof
-from models.request import Objective, PlanRequest
+from models.request import Objective, Options, PlanRequest
 from solvers.cost import CostModel
 from solvers.deadline import Deadline
+from solvers.frontier import frontier
 from solvers.graph import bits, join_graph
 from solvers.planner import plan, problem_of
 from solvers.probe_order import best_orders
@@ -256,3 +257,20 @@ def test_caps_admit_what_is_exactly_at_them() -> None:
     point = point_of(problem_of(PlanRequest.model_validate(example(3))).model, make_join((0, 1, 2), ((1, 2), (0, 2), (1, 0))))
     assert Caps(point.cpu, point.memory_bytes).admit(point)
     assert Deadline.after(1000).remaining() > 900
+
+
+def test_a_frontier_keeps_to_its_time_limit_and_says_what_it_left_out() -> None:
+    query = random_graph(random.Random(1), 12, "chain", windows=(10.0,))
+    whole = frontier(PlanRequest(query=query, options=Options(time_limit=60.0)))
+    assert whole.proof is Proof.OPTIMAL and len(whole.points) > 100
+    part = frontier(PlanRequest(query=query, options=Options(time_limit=0.01)))
+    assert 1 <= len(part.points) < len(whole.points)
+    assert part.proof is not Proof.OPTIMAL
+    assert [point.cpu for point in part.points] == sorted(point.cpu for point in part.points)
+    assert any("trade-offs are listed" in warning for point in part.points for warning in point.plan.warnings)
+
+
+def test_the_frontier_of_a_large_graph_is_of_the_plans_that_were_found() -> None:
+    query = random_graph(random.Random(2), 60, "random", log_selectivity=(-3.0, -1.0))
+    answer = frontier(PlanRequest(query=query, options=Options(time_limit=0.5)))
+    assert answer.points and answer.proof is not Proof.OPTIMAL
