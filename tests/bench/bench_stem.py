@@ -131,9 +131,10 @@ def on_spark(rows: int, batches: int, rounds: int, results: str) -> None:
         found: dict[str, list[dict[str, float]]] = {title: [] for title in plans}
         for k in range(rounds + 1):
             for title, (plan, engine) in plans.items():
-                place = folder / "run"
+                # A place of its own: Spark's stores may still upload a snapshot after a run has ended.
+                place = folder / f"run {k} {title}"
                 figures = one_run(spark, folder / ("all" if k else "warm-up"), place, plan, engine)
-                shutil.rmtree(place)
+                shutil.rmtree(place, ignore_errors=True)
                 print(f"  {'warm-up' if not k else f'round {k}'}: {title}: {figures['seconds']:.1f} s, {figures['cpu']:.1f} CPU s", flush=True)
                 if k:
                     found[title].append(figures)
