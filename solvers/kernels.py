@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from solvers.cost import CostModel
 from solvers.graph import bits
+from solvers.probe_order import TIED
 from solvers.search import make_join
 from solvers.tree import Tree
 
@@ -370,9 +371,9 @@ def backward_pass(sets: Sets, join: float, probe: float, scan: float) -> NDArray
                 cost += join * sets.size[made]
             if weight:
                 cost += weight * sets.size[s]
-            if cost < best or following[s] < 0:
-                best = cost
+            if cost < best * TIED or following[s] < 0:
                 following[s] = x
+            best = min(best, cost)
         to_go[s] = best
     return following
 

@@ -24,12 +24,13 @@ from dataclasses import dataclass
 from solvers.cost import CostModel, PricedJoin
 from solvers.graph import bits
 
-__all__ = ["Orders", "best_join", "best_orders"]
+__all__ = ["TIED", "Orders", "best_join", "best_orders"]
 
 Orders = tuple[tuple[int, ...], ...]
 
 MAX_UNIONS = 20_000  # about a tenth of a second of Python; beyond that the kernel, ranks or greedy take over
 COMPILED_STREAMS = 24  # with more, few graphs have a table that fits, and finding out costs a tenth of a second
+TIED = 1.0 - 1e-12  # steps whose costs differ by less are equal, but for rounding: a plan must not change with the last bit of a rate
 _HUGE = 1e300  # stands in for infinity where a difference of two of them must not be NaN
 
 
@@ -162,8 +163,9 @@ def _by_backward_pass(blocks: _Blocks, layers: list[dict[int, float]]) -> Orders
                 union = visited | 1 << target
                 made = above[union]
                 cost = blocks.arrive(size, visited, target) + (made * join if join else 0.0) + to_go[union]
-                if cost < best or choice < 0:
-                    best, choice = cost, target
+                if cost < best * TIED or choice < 0:
+                    choice = target
+                best = min(best, cost)
             to_go[visited], following[visited] = best, choice
     every = (1 << len(blocks.masks)) - 1
     orders = []

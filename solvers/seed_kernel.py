@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solvers.kernels import Floats, Ints, Sets, access_cost, find, lowest, released
+from solvers.probe_order import TIED
 
 __all__ = ["Prices", "dominated", "follow", "insert", "join_excess", "members_as_rows", "seeds"]
 
@@ -174,7 +175,7 @@ def follow(sets: Sets, prices: Prices, blocks: Ints, m: int, to_go: Floats, dens
                     continue
                 made = find(sets.keys, sets.places, sets.multiplier, sets.shift, sets.mask[here] | sets.mask[blocks[k]])
                 cost = scanning(sets, prices, here, blocks[k]) + (to_go[u | (1 << k)] if dense else to_go[made])
-                if cost < best or chosen < 0:
+                if cost < best * TIED or chosen < 0:
                     best, chosen, reached = cost, k, made
             orders[start, step] = chosen
             u |= 1 << chosen

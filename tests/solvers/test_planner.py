@@ -26,6 +26,8 @@ from solvers.tree import Tree, leaf_mask
 from tests.graphs import edges_of, plan_requests, random_graph
 from tests.solvers.test_cost import assert_priced_alike
 
+EXAMPLES = Path(__file__).parents[2] / "openapi" / "examples"
+
 JOB = Path(__file__).parents[1] / "data" / "job"
 
 
@@ -274,3 +276,17 @@ def test_the_frontier_of_a_large_graph_is_of_the_plans_that_were_found() -> None
     query = random_graph(random.Random(2), 60, "random", log_selectivity=(-3.0, -1.0))
     answer = frontier(PlanRequest(query=query, options=Options(time_limit=0.5)))
     assert answer.points and answer.proof is not Proof.OPTIMAL
+
+
+@pytest.mark.parametrize("method", ["exact", "mjoin"])
+def test_equal_probe_orders_do_not_take_turns_as_rates_move(method: str) -> None:
+    """Joins on keys neither grow nor thin a result, so many orders cost the same but for the last bit."""
+    document = json.loads((EXAMPLES / "star.json").read_text())
+    document["options"] = {**document.get("options", {}), "method": method}
+    stream = next(stream for stream in document["query"]["streams"] if stream["name"] == "shipments")
+    rate, orders = stream["rate"], set()
+    for step in range(30):
+        stream["rate"] = rate * (1.0 + 0.001 * step)
+        found = plan(PlanRequest.model_validate(document))
+        orders.add(str([[[probe.target for probe in pipeline.probes] for pipeline in operator.pipelines] for operator in found.operators]))
+    assert len(orders) == 1
