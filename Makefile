@@ -24,7 +24,7 @@ demo: $(SETUP)
 test: $(SETUP) lint
 	@$(BIN)/python -m tests.app.tools
 	@echo "== tests"
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term:skip-covered --durations=15
+	@$(BIN)/python -m pytest -n 2 --dist loadscope --cov --cov-report=term:skip-covered --durations=15
 
 lint: $(SETUP)
 	@echo "== lint: ruff, mypy, import-linter"

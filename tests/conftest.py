@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
+from typing import Any
+
 import pytest
+
+ROOT = Path(__file__).parents[1]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="approve what golden tests print now")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever runs Spark goes to one process, so that there is one JVM; the rest fills the other."""
-    for item in items:
-        if item.get_closest_marker("spark") or "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Whatever runs Spark goes to one process, so that there is one JVM; the same for browsers; the rest fills the other.
+
+    A scheduler of our own, because xdist 3.8 does not see its groups under pytest 9.2.
+    """
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped, unused-ignore]
+
+    class Together(LoadScopeScheduling):  # type: ignore[misc, unused-ignore]
+        def _split_scope(self, nodeid: str) -> str:
+            return _shared(nodeid.partition("::")[0]) or nodeid
+
+    return Together(config, log)
+
+
+@cache
+def _shared(path: str) -> str:
+    """What the tests of a file share: a JVM, a browser, or nothing."""
+    text = (ROOT / path).read_text()
+    if path.startswith("tests/browser/"):
+        return "browser"
+    return "spark" if "mark.spark" in text or "spark: SparkSession" in text else ""

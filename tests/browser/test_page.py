@@ -10,15 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from app.settings import Settings
 from tests.app.serving import EXAMPLES, example, running, until
 from tests.app.tools import axe_script, python_tool
 from tests.browser.driving import PATIENCE, Opened, Service
-
-pytestmark = pytest.mark.xdist_group("browser")
 
 
 def clique(streams: int, time_limit: float) -> dict[str, Any]:
