@@ -399,7 +399,7 @@ def staircases(
             if is_root:
                 most_e, most_m = tightened(limits, most_e, most_m, e, 0.0)
 
-        filled, shares, candidate = 0, 0.0, -1
+        filled, shares = 0, 0.0
         if size > 2:
             # Blocks inside V, list by list, with the partial result that lacks them: what it costs at least to end with it.
             for low in range(n):
