@@ -250,11 +250,23 @@ def cover() -> dict[str, Any]:
     }
 
 
+def islands(count: int) -> dict[str, Any]:
+    """Many components that a cap would tie together: seconds of listing splits, and no more of them than cp_sat takes on."""
+    streams, predicates = [], []
+    for k in range(count):
+        island = random_graph(random.Random(k), 6, "clique").model_dump(mode="json", exclude_none=True)
+        streams += [{**stream, "name": f"i{k}_{stream['name']}"} for stream in island["streams"]]
+        predicates += [
+            {**predicate, "left": f"i{k}_{predicate['left']}", "right": f"i{k}_{predicate['right']}"} for predicate in island["predicates"]
+        ]
+    return {"query": {"streams": streams, "predicates": predicates}, "options": {"method": "cp_sat", "time_limit": 300.0}}
+
+
 # What the real solvers are in when their client leaves: a kernel of the exact search, anytime search, integer programs, a frontier.
 LONG = [
     pytest.param("/v1/plans", request(20, "clique"), id="exact"),
-    pytest.param("/v1/plans", request(100), id="anytime"),
-    pytest.param("/v1/plans", request(10, "clique", method="cp_sat"), id="cp_sat"),
+    pytest.param("/v1/plans", request(200), id="anytime"),
+    pytest.param("/v1/plans", islands(30), id="cp_sat"),
     pytest.param("/v1/frontiers", request(18, "clique"), id="frontier"),
     pytest.param("/v1/solvers/jtree", {"query": request(18, "clique")["query"], "time_limit": 300.0}, id="jtree"),
     pytest.param("/v1/solvers/allocation", knapsack(), id="knapsack"),
@@ -272,6 +284,7 @@ def test_who_leaves_a_long_solve_frees_its_worker_which_stays(keeping: tuple[htt
     connection.sendall(head % (path.encode(), len(content)) + content)
     until(lambda: pool.busy == 1, "the worker was busy")
     time.sleep(0.3)
+    assert pool.busy == 1, "it ended by itself: not a long solve"
     connection.close()
     until(lambda: pool.busy == 0, "the worker was free")
     assert pids(pool) == workers and pool.replaced == replaced and pool.stopped == stopped + 1
