@@ -4,7 +4,7 @@
 
 One pipeline works through files, one per batch. It is killed, with its JVM, at a random moment after at least one more batch
 was committed, and started again on the same checkpoint, every time with another plan for the same query: other probe orders,
-other materialized states, caches or none.
+other materialized states, caches or none. The process that takes over opens its Spark session while the one before still runs.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ PLANS = [
 ]
 SCHEMA = "id BIGINT, ts TIMESTAMP, x BIGINT, y BIGINT"
 ROOT = Path(__file__).parents[2]
+FILES = 3  # per start: one that is committed, one in which it is killed, one to spare
 PATIENCE = 300.0  # seconds for one start to reach its next commit
 
 
@@ -54,8 +55,10 @@ def rows(files: int, seed: int) -> dict[str, list[Row]]:
 
 
 def work(folder: Path, start: int) -> None:
-    """The process that is killed: run the pipeline to its end."""
+    """The process that is killed: wait for the word to begin, then run the pipeline to its end."""
     spark = open_session({"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
+    if not sys.stdin.readline():
+        return  # whoever started it is gone
     bindings = bindings_of(folder, {stream.name: SCHEMA for stream in QUERY.streams}, watermark="1 second")
     spark_adapter.compile(PLANS[start % len(PLANS)], bindings, spark).start().await_termination()
 
@@ -79,32 +82,52 @@ def written(folder: Path) -> Counter[tuple[int, ...]]:
     return found
 
 
+def waiting(folder: Path, start: int) -> subprocess.Popen[str]:
+    """A process that opens its session and then waits for a line."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.bench.kill_trials", "--work", str(folder), "--start", str(start)],
+        cwd=ROOT,
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def begin(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("begin\n")
+    process.stdin.flush()
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """With its JVM and its workers."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
 def trials(folder: Path, kills: int, seed: int = 0) -> tuple[int, int, int]:
     """(kills that hit a running pipeline, results expected, results missing or doubled)."""
     rng = random.Random(seed)
-    files = 4 * kills + 4
+    files = FILES * (kills + 1)
     data = rows(files, seed)
     for name, listed in data.items():
         write_stream(folder / name, listed, files)
     hits = 0
-    for start in range(kills + 1):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.kill_trials", "--work", str(folder), "--start", str(start)],
-            cwd=ROOT,
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        if start == kills:
-            assert process.wait() == 0, "the last run failed"
-            break
+    process = waiting(folder, 0)
+    for start in range(kills):
         goal, deadline = committed(folder) + 1, time.monotonic() + PATIENCE
+        begin(process)
+        following = waiting(folder, start + 1)
         while committed(folder) < goal and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
         time.sleep(rng.random() / 2)
         hits += process.poll() is None
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        kill(process)
+        process = following
+    begin(process)
+    assert process.wait() == 0, "the last run failed"
     expected = Counter(tuple(row["id"] for row in result) for result in nested_loop(QUERY, data))
     found = written(folder)
     return hits, expected.total(), ((expected - found) + (found - expected)).total()

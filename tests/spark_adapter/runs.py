@@ -6,8 +6,10 @@ import itertools
 import json
 import os
 import random
+import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,8 @@ from tests.spark_adapter.plans import bindings_of, moment, write_stream
 __all__ = ["NO_LAST_BATCH", "SCHEMA", "TOGETHER", "Ids", "Job", "differences", "generated", "ids", "run", "run_all", "true_ids", "write", "written"]
 
 SCHEMA = "id BIGINT, ts TIMESTAMP, x BIGINT, y BIGINT, z BIGINT"
-TOGETHER = 2  # pipelines at a time: a batch is mostly waiting, for tasks to be scheduled and files to be renamed
+TOGETHER = 4  # pipelines at a time: a batch is mostly waiting, for tasks to be scheduled and files to be renamed
+STARTING = threading.Lock()  # a start changes the session's settings for a moment
 ATTEMPTS = 5
 TOO_SLOW = "failed to connect back"  # Spark gives a Python worker ten seconds to start, which a machine that is busy with other things may miss
 
@@ -88,12 +91,9 @@ def run(spark: SparkSession, job: Job) -> Pipeline:
 
 
 def run_all(spark: SparkSession, jobs: Sequence[Job]) -> list[Pipeline]:
-    """Several pipelines side by side, each to its end."""
-    done: list[Pipeline] = []
-    for k in range(0, len(jobs), TOGETHER):
-        started = [(job, _started(spark, job)) for job in jobs[k : k + TOGETHER]]
-        done += [_ended(spark, job, pipeline) for job, pipeline in started]
-    return done
+    """Several pipelines side by side, each to its end: where one ends the next starts."""
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        return list(pool.map(lambda job: run(spark, job), jobs))
 
 
 def _ended(spark: SparkSession, job: Job, pipeline: Pipeline) -> Pipeline:
@@ -113,7 +113,8 @@ def _started(spark: SparkSession, job: Job) -> Pipeline:
     own = {"sink": {"format": "json", "options": {"path": str(job.out / "out")}}, "checkpoint": str(job.out / "checkpoint")}
     schemas = {stream.name: SCHEMA for stream in job.plan.query.streams}
     bindings = job.bindings or bindings_of(job.folder, schemas, **(own | dict(job.more)))
-    return spark_adapter.compile(job.plan, bindings, spark, job.engine, cells=job.cells).start()
+    with STARTING:
+        return spark_adapter.compile(job.plan, bindings, spark, job.engine, cells=job.cells).start()
 
 
 def differences(spark: SparkSession, folder: Path, cases: Sequence[Case]) -> list[tuple[Case, Ids, Ids]]:

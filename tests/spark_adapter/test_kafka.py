@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 import spark_adapter
 from models.bindings import Bindings
 from spark_adapter.errors import BindingError
+from spark_adapter.pipeline import Pipeline
 from tests.spark_adapter import kafka
 from tests.spark_adapter.nested_loop import Row
 from tests.spark_adapter.plans import make_plan, make_query
@@ -70,23 +71,24 @@ def test_every_message_arrives_and_the_rows_are_those_of_the_definition(session:
     broker = kafka.Broker(partitions=2)
     send(broker, first)
 
-    def run(engine: str) -> Counter[tuple[int, ...]]:
+    def started(engine: str) -> Pipeline:
         shape: Any = [["a", "b"], "c"] if engine == "native" else ["a", "b", "c"]
         bindings = Bindings.model_validate(bindings_of(tmp_path / engine, broker.address))
-        pipeline = spark_adapter.compile(make_plan(QUERY, shape), bindings, session, engine).start()
-        assert pipeline.await_termination()
-        progress = pipeline.progress
-        assert progress.batches > 1
-        seen.append(progress.rows)
-        return Counter(tuple(line[stream.name] for stream in QUERY.streams) for line in written(tmp_path / engine))
+        return spark_adapter.compile(make_plan(QUERY, shape), bindings, session, engine).start()
 
-    seen: list[int] = []
+    def found(engine: str, pipeline: Pipeline) -> tuple[int, Counter[tuple[int, ...]]]:
+        """Rows read, and the results so far."""
+        assert pipeline.await_termination()
+        assert pipeline.progress.batches > 1
+        lines = written(tmp_path / engine)
+        return pipeline.progress.rows, Counter(tuple(line[stream.name] for stream in QUERY.streams) for line in lines)
+
     expected = true_ids(QUERY, first)
-    assert run("native") == expected
-    assert run("stem") == expected
+    assert expected
+    for engine, pipeline in {engine: started(engine) for engine in ("native", "stem")}.items():
+        assert found(engine, pipeline) == (300, expected), engine
     send(broker, {name: listed[100:] for name, listed in rows.items()})
-    assert run("stem") == true_ids(QUERY, rows)
-    assert seen == [300, 300, 150]
+    assert found("stem", started("stem")) == (150, true_ids(QUERY, rows))
 
 
 def test_options_reach_the_source_as_they_were_written(session: SparkSession, tmp_path: Path) -> None:
