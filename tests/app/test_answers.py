@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+import app.api
 from app.answers import OVERHEAD, Answers, Key, key_of
 from app.endpoints import ENDPOINTS
 from app.pool import Answer, Pool, Tell
@@ -83,22 +84,24 @@ def check_problem_headers(response: httpx.Response) -> httpx.Headers:
 def test_many_who_ask_the_same_at_once_are_answered_by_one_solve_even_past_the_queue(sharing: tuple[httpx.Client, Pool]) -> None:
     client, _ = sharing
     with ThreadPoolExecutor(20) as threads:
-        answers = list(threads.map(lambda _: post(client, "/v1/plans", deed("nap")), range(20)))
+        answers = list(threads.map(lambda _: post(client, "/v1/plans", deed("doze")), range(20)))
     assert {answer.status_code for answer in answers} == {200}
     sources = [answer.headers["x-cache"] for answer in answers]
     assert sources.count("miss") == 1 and sources.count("shared") >= 10
 
 
-def test_a_solve_goes_on_while_anybody_waits_and_stops_with_the_last(sharing: tuple[httpx.Client, Pool]) -> None:
+def test_a_solve_goes_on_while_anybody_waits_and_stops_with_the_last(sharing: tuple[httpx.Client, Pool], monkeypatch: pytest.MonkeyPatch) -> None:
     client, pool = sharing
+    monkeypatch.setattr(app.api, "QUIET", 0.1)
     replaced = pool.replaced
-    leaving, staying = (ask_in_background(client, deed("hang", 299.0)) for _ in range(2))
+    leaving = ask_in_background(client, deed("hang", 299.0))
     until(lambda: pool.busy == 1, "one worker was busy")
-    time.sleep(0.3)
-    leaving.close()
-    time.sleep(0.5)
-    assert pool.busy == 1 and pool.replaced == replaced
-    staying.close()
+    # The second asks for a stream: when that begins, it has joined.
+    with client.stream("POST", "/v1/plans", json=deed("hang", 299.0), headers={"Accept": "text/event-stream"}) as staying:
+        assert staying.headers["x-cache"] == "shared"
+        leaving.close()
+        time.sleep(0.5)
+        assert pool.busy == 1 and pool.replaced == replaced
     until(lambda: pool.replaced == replaced + 1 and pool.ready, "the worker was free again")
 
 
@@ -110,7 +113,7 @@ def test_a_worker_killed_in_the_middle_fails_its_request_alone_and_the_next_succ
         until(lambda: pool.busy == 1, "the worker was busy")
         (busy,) = [worker for worker in pool._workers if worker not in pool._idle]
         with ThreadPoolExecutor(1) as other:
-            beside = other.submit(post, client, "/v1/plans", deed("nap"))
+            beside = other.submit(post, client, "/v1/plans", deed("doze"))
             until(lambda: pool.busy == 2, "both workers were busy")
             busy.kill()
             asking.join()

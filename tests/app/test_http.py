@@ -7,20 +7,19 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from app.settings import Settings
-from tests.app.serving import ROOT, check_problem, example, post, running
+from tests.app.serving import PATIENCE, ROOT, check_problem, example, post, running
 
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[httpx.Client]:
     """A service that takes little."""
-    settings = Settings(workers=1, body_bytes=2000, body_seconds=0.5, cache_bytes=0)
+    settings = Settings(workers=1, body_bytes=2000, cache_bytes=0)
     with running(settings, "tests.app.unruly_worker") as (client, _):
         yield client
 
@@ -83,12 +82,13 @@ def test_a_body_that_does_not_say_its_length_is_cut_off_at_the_limit(small: http
         assert connection.recv(100).startswith(b"HTTP/1.1 413")  # answered before the body ended
 
 
-def test_a_body_that_does_not_come_is_a_408(small: httpx.Client) -> None:
-    with socket.create_connection((small.base_url.host, small.base_url.port or 80)) as connection:
-        began = time.perf_counter()
+def test_a_body_that_does_not_come_is_a_408() -> None:
+    with (
+        running(Settings(workers=1, body_seconds=0.5), "tests.app.unruly_worker") as (client, _),
+        socket.create_connection((client.base_url.host, client.base_url.port or 80), PATIENCE) as connection,
+    ):
         connection.sendall(b"POST /v1/plans HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{")
         assert connection.recv(100).startswith(b"HTTP/1.1 408")
-        assert time.perf_counter() - began < 5.0
 
 
 def test_a_sane_request_id_comes_back_and_another_is_replaced(small: httpx.Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -60,14 +61,13 @@ def ask_in_background(client: httpx.Client, body: dict[str, Any]) -> socket.sock
     return connection
 
 
-def test_health_answers_at_once_while_every_worker_is_busy(service: tuple[httpx.Client, Pool]) -> None:
+def test_health_answers_while_every_worker_is_busy(service: tuple[httpx.Client, Pool]) -> None:
     client, pool = service
     connections = [ask_in_background(client, deed("hang")) for _ in range(2)]
     until(lambda: pool.busy == 2, "both workers were busy")
-    began = time.perf_counter()
     for _ in range(20):
         assert client.get("/healthz").json() == {"status": "ok"}
-    assert time.perf_counter() - began < 2.0
+    assert pool.busy == 2, "health did not wait for a worker"
     for connection in connections:
         connection.close()
     until(lambda: pool.ready and pool.busy == 0, "both workers were free again")
@@ -83,14 +83,16 @@ def test_a_client_that_leaves_frees_its_worker(service: tuple[httpx.Client, Pool
     assert post(client, "/v1/plans", deed("ok")).status_code == 200
 
 
-def test_a_client_that_leaves_a_short_solve_costs_no_worker(service: tuple[httpx.Client, Pool]) -> None:
-    client, pool = service
-    replaced = pool.replaced
-    for _ in range(5):
-        ask_in_background(client, deed("ok")).close()
-    time.sleep(0.3)
-    until(lambda: pool.busy == 0, "the solves were over")
-    assert pool.replaced == replaced and pool.ready
+def test_a_client_that_leaves_a_short_solve_costs_no_worker() -> None:
+    def seen() -> int:
+        """Requests to the solver that are over: answered, or their clients were gone."""
+        return sum(int(float(count)) for count in re.findall(r'requests_total\{route="/v1/plans",status="\d+"\} (\S+)', client.get("/metrics").text))
+
+    with unruly(queue=8) as (client, pool):
+        for _ in range(5):
+            ask_in_background(client, deed("ok")).close()
+        until(lambda: seen() == 5 and pool.busy == 0, "the solves were over")
+        assert pool.replaced == 0 and pool.ready
 
 
 def test_a_client_that_leaves_the_queue_takes_no_worker() -> None:
@@ -110,7 +112,7 @@ def test_a_solve_past_its_time_is_stopped_and_frees_its_worker(service: tuple[ht
     client, pool = service
     began = time.perf_counter()
     problem = check_problem(post(client, "/v1/plans", deed(name, time_limit=0.2)), 500)
-    assert 0.4 < time.perf_counter() - began < 5.0
+    assert time.perf_counter() - began > 0.4, "it has its time and the grace"
     assert problem["detail"] == "The solve did not end within its time limit and was stopped."
     until(lambda: pool.ready, "the worker was replaced")
     assert post(client, "/v1/plans", deed("ok")).status_code == 200
@@ -168,17 +170,17 @@ def test_what_a_solver_prints_does_not_reach_the_answer(service: tuple[httpx.Cli
 
 
 def test_overload_is_503_with_retry_after_and_the_queue_stays_bounded() -> None:
-    with unruly(workers=1, queue=2) as (client, pool):
-        with ThreadPoolExecutor(12) as threads:
-            responses = list(threads.map(lambda _: post(client, "/v1/plans", deed("nap")), range(12)))
-        refused = [response for response in responses if response.status_code == 503]
-        assert len(refused) >= 6
-        assert sum(response.status_code == 200 for response in responses) == 12 - len(refused) >= 1
-        for response in refused:
-            check_problem(response)
+    with unruly(workers=1, queue=2, grace=0.3) as (client, pool), ThreadPoolExecutor(12) as threads:
+        busy = ask_in_background(client, deed("hang"))
+        until(lambda: pool.busy == 1, "the worker was busy")
+        placed = [threads.submit(post, client, "/v1/plans", deed("ok")) for _ in range(2)]
+        until(lambda: pool.waiting == 2, "the queue was full")
+        for response in threads.map(lambda _: post(client, "/v1/plans", deed("ok")), range(10)):
+            check_problem(response, 503)
             assert int(response.headers["retry-after"]) >= 1
-        assert pool.waiting == 0
-        assert post(client, "/v1/plans", deed("ok")).status_code == 200
+        assert pool.waiting == 2
+        busy.close()
+        assert [response.result().status_code for response in placed] == [200, 200]
 
 
 def test_every_client_gets_its_own_answer_while_others_leave() -> None:
@@ -206,10 +208,17 @@ def test_nobody_waits_for_a_worker_longer_than_the_setting_says() -> None:
 def test_not_ready_until_every_worker_is_warm() -> None:
     with unruly(workers=2) as (client, pool):
         assert client.get("/readyz").json() == {"status": "ready", "workers": 2}
-        post(client, "/v1/plans", deed("die"))
-        response = client.get("/readyz")
-        check_problem(response, 503)
-        assert "retry-after" in response.headers
+        refused: list[httpx.Response] = []
+
+        def caught() -> bool:
+            """Whether the service was asked before the next worker was warm."""
+            post(client, "/v1/plans", deed("die"))
+            refused.append(client.get("/readyz"))
+            return refused[-1].status_code == 503
+
+        until(caught, "it was not ready")
+        check_problem(refused[-1], 503)
+        assert "retry-after" in refused[-1].headers
         until(lambda: client.get("/readyz").status_code == 200, "the service was ready again")
         assert pool.warm == 2
 
@@ -250,7 +259,7 @@ def process() -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
 
 def test_a_service_that_is_asked_to_stop_ends_its_solves_first() -> None:
     with process() as (service, client), ThreadPoolExecutor(1) as thread:
-        asked = thread.submit(post, client, "/v1/plans", deed("nap"))
+        asked = thread.submit(post, client, "/v1/plans", deed("doze"))
         until(lambda: "watersmeet_busy_workers 1.0" in httpx.get(f"{client.base_url}/metrics").text, "the worker was busy")
         service.terminate()
         assert asked.result().json() == {"status": "ok"}
