@@ -3,16 +3,18 @@
 A packet is a frame of columns as one binary value. Rows are packed before the shuffle, so that Spark moves and counts a
 few values instead of millions of rows, every stream keeps its own columns and types, and nothing passes through pandas.
 
-Imports stay inside: a worker must set POLARS_MAX_THREADS before polars is read, and the driver's own polars is not ours to bound.
+Imports stay inside: a worker must be made ready (see `_ready`) before polars is read, and the driver's own polars is not ours to bound.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Row
@@ -35,9 +37,18 @@ RESULT_ROWS = 100_000  # rows of one packet of results: some ten megabytes
 BEFORE_ALL = -(1 << 62)  # the watermark while there is none
 
 
-def _one_thread() -> None:
-    """Spark runs a task per core already."""
+@cache
+def _ready() -> None:
+    """Make this process a good worker, once: it serves many tasks.
+
+    Spark runs a task per core already, so polars gets one thread. And Spark's worker collects garbage after every task, which walks
+    through all that was ever imported: 40 ms, more than the task itself takes. What is there now will stay, so it need not be looked at again.
+    """
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    from spark_adapter.stem import operator  # noqa: F401 - read for what it imports
+
+    gc.collect()
+    gc.freeze()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +63,7 @@ class Packer:
     """What the columns are called from here on: Spark itself stumbles over names with a dot."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        _one_thread()
+        _ready()
         import polars as pl
         import pyarrow as pa
 
@@ -88,7 +99,7 @@ class Unpacker:
     schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        _one_thread()
+        _ready()
         from spark_adapter.stem.operator import decode
 
         for batch in batches:
@@ -128,7 +139,7 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         self.cells = {key: cell for cell, key in enumerate(keys)}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        _one_thread()
+        _ready()
         self.handle = handle
         self.store = _Store(handle.getMapState("modules", "key STRING", "value STRING"))
 
