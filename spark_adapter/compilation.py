@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+from pyspark import SparkFiles
 from pyspark.sql import DataFrame, SparkSession
 
 from models.bindings import Bindings
@@ -51,7 +55,8 @@ def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cel
     if manifest is not None:
         check_layout(manifest, engine, kept)
     send_code(spark)
-    results, program = stem(checked, bound, streams, grid, partitions)
+    copies = f"watersmeet-{uuid4().hex}"
+    results, program = stem(checked, bound, streams, grid, partitions, copies)
     measured = Measured(program)
     return Pipeline(
         checked,
@@ -63,7 +68,13 @@ def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cel
         measured.add,
         measured.summary,
         OBSERVED,
+        lambda: _remove_copies(copies),
     )
+
+
+def _remove_copies(name: str) -> None:
+    """The copies of states that a local master's workers have made. Those of other machines go when the application ends."""
+    shutil.rmtree(Path(SparkFiles.getRootDirectory()) / name, ignore_errors=True)
 
 
 def _partitions(bindings: Bindings, cells: int) -> int:

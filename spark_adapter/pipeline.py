@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -61,10 +61,12 @@ class Pipeline:
         measure: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
         summarise: Callable[[], Mapping[str, Any]] | None = None,
         observed: str = "",
+        tidy: Callable[[], None] | None = None,
     ) -> None:
         self.plan, self.bindings, self.spark, self.results = plan, bindings, spark, results
         self._settings, self._remember = settings, remember
         self._measure, self._summarise, self._observed = measure, summarise, observed
+        self._tidy = tidy
         self._query: StreamingQuery | None = None
         self._watcher: threading.Thread | None = None
         self._ended = threading.Event()
@@ -92,6 +94,9 @@ class Pipeline:
         query = self._running()
         try:
             ended = query.awaitTermination(timeout) if timeout is not None else query.awaitTermination() or True
+        except StreamingQueryException:
+            self._close()
+            raise
         finally:
             self._collect()
         if ended:
@@ -149,6 +154,8 @@ class Pipeline:
         if self._watcher is not None and self._watcher is not threading.current_thread():
             self._watcher.join()
         self._collect()
+        if self._tidy is not None:
+            self._tidy()
 
     def _collect(self) -> None:
         """Take in the progress of batches since the last call."""

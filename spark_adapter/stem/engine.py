@@ -86,8 +86,11 @@ def grid_from(plan: Plan, cells: int, known: Mapping[str, Any] | None) -> Grid:
     return Grid(tuple(Dimension(entry["share"], entry["attributes"]) for entry in known["grid"]))
 
 
-def stem(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid: Grid, partitions: int) -> tuple[DataFrame, Program]:
-    """The results of the plan as one streaming DataFrame; `streams` as `read_streams` gives them."""
+def stem(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid: Grid, partitions: int, folder: str) -> tuple[DataFrame, Program]:
+    """The results of the plan as one streaming DataFrame; `streams` as `read_streams` gives them.
+
+    `folder` is a name, this run's own, under which workers keep copies of their states among the files of the application.
+    """
     fields = {name: _row(frame).fields for name, frame in streams.items()}
     program = program_of(plan, {name: len(found) for name, found in fields.items()})
     keys = tuple(spread_keys(grid.cells, partitions))
@@ -99,7 +102,7 @@ def stem(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid:
         packed = frame.mapInArrow(Packer(name, grid, keys, columns), PACKETS)
         packets = packed if packets is None else packets.unionByName(packed)
     assert packets is not None
-    worked = packets.groupBy("cell").transformWithState(CellProcessor(program, grid, keys), OUTPUT, "Append", "EventTime")
+    worked = packets.groupBy("cell").transformWithState(CellProcessor(program, grid, keys, folder), OUTPUT, "Append", "EventTime")
     noted = worked.observe(OBSERVED, F.collect_list("note").alias("notes"))
     schema = T.StructType(
         [

@@ -35,7 +35,7 @@ from typing import Any, Protocol
 import numpy as np
 import polars as pl
 
-from spark_adapter.stem.program import ENTRY_BYTES, FOREVER, PANES, Cached, Comparison, Join, Module, Program, Route, Segment, Step
+from spark_adapter.stem.program import ENTRY_BYTES, FOREVER, META, PANES, Cached, Comparison, Join, Module, Program, Route, Segment, Step
 from spark_adapter.stem.shares import Grid
 
 __all__ = ["Outcome", "Store", "decode", "encode", "evict", "work_off"]
@@ -45,7 +45,6 @@ LOOP_PAIRS = 2_000_000  # where a plan asks for a nested loop on an equality: be
 SAMPLE_LEFT, SAMPLE_RIGHT = 64, 512  # rows by which the share of pairs within their windows is estimated; costs a tenth of a millisecond
 LONG_BATCH = PANES // 4  # panes of one batch, from which on its chunks are wider than a pane: each is a conversation with the store
 WIDE = PANES // 8  # panes of a wide chunk: held a sixteenth of a window too long on average, after a batch of a quarter or more
-META = "meta"
 
 
 class Store(Protocol):
@@ -374,7 +373,8 @@ class _Batch:
         assert isinstance(first, int)
         if first == last:
             return [(first, rows)]
-        return [(int(key[0]), part.drop("pane")) for key, part in rows.with_columns(pane=panes).partition_by("pane", as_dict=True).items()]
+        parts = rows.with_columns(pane=panes).partition_by("pane", as_dict=True, include_key=False)
+        return [(int(key[0]), part) for key, part in parts.items()]
 
     def _keep(self) -> dict[str, Sequence[int]]:
         """Write new rows, and drop from windows counted in rows what has been pushed out."""
@@ -477,10 +477,9 @@ class _Batch:
         """About how many pairs are within their windows, by a sample of evenly spaced rows."""
         if left is None or right is None:
             return 0.0
-        a, b = _sampled(left, SAMPLE_LEFT), _sampled(right, SAMPLE_RIGHT)
-        within = (a["mx"].to_numpy()[:, None] <= b["hi"].to_numpy()) & (b["mx"].to_numpy() <= a["hi"].to_numpy()[:, None])
+        within = _within("mx", "hi", left, right)
         if self.program.counted:
-            within &= (a["sq"].to_numpy()[:, None] < b["die"].to_numpy()) & (b["sq"].to_numpy() < a["die"].to_numpy()[:, None])
+            within &= _within("sq", "die", left, right, strictly=True)
         pairs: float = within.mean() * left.height * right.height
         return pairs
 
@@ -637,8 +636,19 @@ def _widened(panes: pl.Series, last: int) -> pl.Series:
     return pl.Series(last - youngest)
 
 
-def _sampled(frame: pl.DataFrame, most: int) -> pl.DataFrame:
-    return frame.gather_every(-(-frame.height // most)) if frame.height > most else frame
+def _within(when: str, until: str, left: pl.DataFrame, right: pl.DataFrame, strictly: bool = False) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """For a sample of rows of left and right whether each one's `when` is at most, or strictly below, the other's `until`."""
+    before = np.less if strictly else np.less_equal
+    first, last = (_sampled(left[name], SAMPLE_LEFT)[:, None] for name in (when, until))
+    found: np.ndarray[Any, np.dtype[np.bool_]] = before(first, _sampled(right[until], SAMPLE_RIGHT))
+    found &= before(_sampled(right[when], SAMPLE_RIGHT), last)
+    return found
+
+
+def _sampled(column: pl.Series, most: int) -> np.ndarray[Any, Any]:
+    """At most so many values, evenly spaced."""
+    values: np.ndarray[Any, Any] = column.to_numpy()
+    return values[:: -(-len(values) // most)]
 
 
 OPERATORS = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}

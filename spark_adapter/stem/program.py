@@ -32,6 +32,7 @@ __all__ = ["Cached", "Comparison", "Join", "Module", "Program", "Route", "Segmen
 
 PANES = 32  # a window is kept as this many chunks; a chunk is dropped when all of it is dead, so at most 1/32 is held too long
 ENTRY_BYTES = 32.0  # of a cache's key, in the plan's measure; its rows are measured by their streams' tuple_bytes
+META = "meta"  # the store's key for a cell's own notes; all its other keys have a | in them
 FOREVER = 1 << 61  # microseconds: beyond every event time, and the sum of two still fits 64 bits
 
 

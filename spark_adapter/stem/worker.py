@@ -11,16 +11,18 @@ from __future__ import annotations
 import gc
 import json
 import os
-from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
+from pyspark import SparkFiles
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from spark_adapter.stem.program import Program
+from spark_adapter.stem.program import META, Program
 from spark_adapter.stem.shares import Grid
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ __all__ = ["OUTPUT", "PACKETS", "CellProcessor", "Packer", "Unpacker"]
 PACKETS = "cell INT, stream STRING, rows BINARY"
 OUTPUT = "rows BINARY, note STRING"
 RESULT_ROWS = 100_000  # rows of one packet of results: some ten megabytes
+COPIES = "copies"  # the store's key for the names of a cell's copies
 BEFORE_ALL = -(1 << 62)  # the watermark while there is none
 
 
@@ -79,13 +82,13 @@ class Packer:
             frame.columns = list(self.columns)
             if coordinates:
                 base = pl.sum_horizontal([pl.col(name).cast(pl.Int32) * stride for name, stride in coordinates.items()])
-                parts = frame.with_columns(base.alias("base")).partition_by("base", as_dict=True)
+                parts = frame.with_columns(base.alias("base")).drop(*coordinates).partition_by("base", as_dict=True, include_key=False)
             else:
                 parts = {(0,): frame}
             cells: list[int] = []
             packets: list[bytes] = []
             for (first,), part in parts.items():
-                packet = encode(part.drop([*coordinates, "base"], strict=False))
+                packet = encode(part)
                 cells += [self.keys[int(first) + offset] for offset in offsets]
                 packets += [packet] * len(offsets)
             columns = [pa.array(cells, pa.int32()), pa.array([self.stream] * len(cells), pa.string()), pa.array(packets, pa.binary())]
@@ -108,40 +111,72 @@ class Unpacker:
 
 
 class _Store:
-    """A cell's part of the state store.
+    """A cell's part of the state store, with a copy of every value on the worker's own disk.
 
-    Values are text in base 64: Spark hands bytes to Python by way of a string of single characters, at ten times the cost
-    of text a third as long again.
+    Spark's store is the truth, but a value takes long from the JVM to Python: Spark pickles bytes as a string of single characters. So a
+    value is written to both places and read from the copy where that is still there. The store knows each copy by a random name that is
+    given once and never again: a copy of that name is that value, whichever attempt of whichever batch wrote it. Copies may vanish at any time.
     """
 
-    def __init__(self, state: MapState) -> None:
-        self.state = state
+    def __init__(self, state: MapState, folder: Path) -> None:
+        self.state, self.folder = state, folder
+        found = self.get(COPIES)
+        self.copies: dict[str, str] = json.loads(found) if found else {}
+        """What each copy is called."""
 
     def load(self) -> dict[str, bytes]:
-        return {key[0]: a2b_base64(value[0]) for key, value in self.state.iterator()}
+        try:
+            return {key: (self.folder / copy).read_bytes() for key, copy in self.copies.items()}
+        except OSError:
+            found = {key[0]: bytes(value[0]) for key, value in self.state.iterator() if key[0] not in (COPIES, META)}
+            for key, value in found.items():
+                self._copy(key, value)
+            return found
 
     def get(self, key: str) -> bytes | None:
         found = self.state.getValue((key,))
-        return None if found is None else a2b_base64(found[0])
+        return None if found is None else bytes(found[0])
 
     def put(self, key: str, value: bytes) -> None:
-        self.state.updateValue((key,), (b2a_base64(value, newline=False).decode("ascii"),))
+        self.state.updateValue((key,), (value,))
+        if key != META:
+            self._copy(key, value)
 
     def remove(self, key: str) -> None:
         self.state.removeKey((key,))
+        self._forget(key)
+
+    def close(self) -> None:
+        """After the last change."""
+        self.state.updateValue((COPIES,), (json.dumps(self.copies).encode(),))
+
+    def _copy(self, key: str, value: bytes) -> None:
+        self._forget(key)
+        self.copies[key] = copy = uuid4().hex
+        draft = self.folder / f"{copy}.draft"
+        try:
+            self.folder.mkdir(exist_ok=True)
+            draft.write_bytes(value)
+            draft.rename(self.folder / copy)
+        except OSError:
+            draft.unlink(missing_ok=True)  # a full disk, say: then the next batch asks the store
+
+    def _forget(self, key: str) -> None:
+        if key in self.copies:
+            (self.folder / self.copies.pop(key)).unlink(missing_ok=True)
 
 
 class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not typed here
     """The cells of one partition."""
 
-    def __init__(self, program: Program, grid: Grid, keys: tuple[int, ...]) -> None:
-        self.program, self.grid = program, grid
+    def __init__(self, program: Program, grid: Grid, keys: tuple[int, ...], folder: str) -> None:
+        self.program, self.grid, self.folder = program, grid, folder
         self.cells = {key: cell for cell, key in enumerate(keys)}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         _ready()
         self.handle = handle
-        self.store = _Store(handle.getMapState("modules", "key STRING", "value STRING"))
+        self.state = handle.getMapState("modules", "key STRING", "value BINARY")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803 - Spark's names
         import polars as pl
@@ -152,7 +187,8 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         for row in rows:
             packets.setdefault(row["stream"], []).append(decode(bytes(row["rows"])))
         arrivals = {stream: pl.concat(frames) for stream, frames in packets.items()}
-        return self._said(work_off(self.program, self.grid, self.cells[key[0]], self.store, arrivals, _watermark(timerValues)))
+        store = self._store()
+        return self._said(store, work_off(self.program, self.grid, self.cells[key[0]], store, arrivals, _watermark(timerValues)))
 
     def handleExpiredTimer(  # noqa: N802 - Spark's name
         self,
@@ -163,15 +199,21 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         """A cell that no row comes to still lets go of what is dead."""
         from spark_adapter.stem.operator import evict
 
-        return self._said(evict(self.program, self.grid, self.cells[key[0]], self.store, _watermark(timerValues)))
+        store = self._store()
+        return self._said(store, evict(self.program, self.grid, self.cells[key[0]], store, _watermark(timerValues)))
 
     def close(self) -> None:
         """Nothing is held between batches."""
 
-    def _said(self, outcome: Outcome) -> Iterator[Row]:
+    def _store(self) -> _Store:
+        """That of the cell at hand: Spark's state is the one of the key that it has just set."""
+        return _Store(self.state, Path(SparkFiles.getRootDirectory()) / self.folder)
+
+    def _said(self, store: _Store, outcome: Outcome) -> Iterator[Row]:
         """All state is written before anything is handed out: Spark may move on to the next cell in between."""
         from spark_adapter.stem.operator import encode
 
+        store.close()
         wanted = None if outcome.expires is None else -(-outcome.expires // 1000)
         registered = list(self.handle.listTimers())
         for timer in registered:

@@ -26,7 +26,22 @@ from tests.spark_adapter.cells import SECOND, Batch, Case, by_definition
 from tests.spark_adapter.nested_loop import Row, nested_loop
 from tests.spark_adapter.plans import bindings_of, moment, write_stream
 
-__all__ = ["NO_LAST_BATCH", "SCHEMA", "TOGETHER", "Ids", "Job", "differences", "generated", "ids", "run", "run_all", "true_ids", "write", "written"]
+__all__ = [
+    "NO_LAST_BATCH",
+    "SCHEMA",
+    "TOGETHER",
+    "Ids",
+    "Job",
+    "differences",
+    "generated",
+    "ids",
+    "run",
+    "run_all",
+    "started",
+    "true_ids",
+    "write",
+    "written",
+]
 
 SCHEMA = "id BIGINT, ts TIMESTAMP, x BIGINT, y BIGINT, z BIGINT"
 TOGETHER = 4  # pipelines at a time: a batch is mostly waiting, for tasks to be scheduled and files to be renamed
@@ -87,7 +102,7 @@ def write(folder: Path, rows: Mapping[str, Sequence[Row]], files: int = 2) -> No
 
 def run(spark: SparkSession, job: Job) -> Pipeline:
     """The pipeline, at its end."""
-    return _ended(spark, job, _started(spark, job))
+    return _ended(spark, job, started(spark, job))
 
 
 def run_all(spark: SparkSession, jobs: Sequence[Job]) -> list[Pipeline]:
@@ -105,11 +120,11 @@ def _ended(spark: SparkSession, job: Job, pipeline: Pipeline) -> Pipeline:
         except StreamingQueryException as error:
             if TOO_SLOW not in str(error) or attempt == ATTEMPTS - 1:
                 raise
-            pipeline = _started(spark, job)
+            pipeline = started(spark, job)
     return pipeline
 
 
-def _started(spark: SparkSession, job: Job) -> Pipeline:
+def started(spark: SparkSession, job: Job) -> Pipeline:
     own = {"sink": {"format": "json", "options": {"path": str(job.out / "out")}}, "checkpoint": str(job.out / "checkpoint")}
     schemas = {stream.name: SCHEMA for stream in job.plan.query.streams}
     bindings = job.bindings or bindings_of(job.folder, schemas, **(own | dict(job.more)))

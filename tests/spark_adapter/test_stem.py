@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 import spark_adapter
@@ -66,6 +67,24 @@ def test_idle_cells_let_go_of_dead_rows(spark: SparkSession, tmp_path: Path) -> 
     assert ids(query, tmp_path) == Counter((k, k) for k in range(120))
     states = {state["state"]: state["rows"] for state in pipeline.progress.statistics["states"]}
     assert states == {"a": 1, "b": 1}
+
+
+def test_copies_of_states_may_vanish_at_any_time_and_are_gone_at_the_end(spark: SparkSession, tmp_path: Path) -> None:
+    """Batch by batch: where workers do not find what they have put aside, Spark's own store has it."""
+    rows = generated(CHAIN, 60, seed=3)
+    write(tmp_path, rows, files=6)
+    root = Path(SparkFiles.getRootDirectory())
+    before = set(root.glob("watersmeet-*"))
+    pipeline = runs.started(spark, Job(make_plan(CHAIN, [["a", "b"], "c", "d"]), tmp_path, 2, more={"watermark": "3 seconds"}))
+    found: set[str] = set()
+    while not pipeline.await_termination(0.1):
+        for copies in root.glob("watersmeet-*/*"):
+            found.add(copies.name)
+            if len(found) % 2:
+                copies.unlink(missing_ok=True)
+    assert ids(CHAIN, tmp_path) == true_ids(CHAIN, rows)
+    assert found
+    assert set(root.glob("watersmeet-*")) <= before
 
 
 @settings(
