@@ -27,15 +27,28 @@ from models.request import Objective
 from solvers.choice import choose, objective_value, overload
 from solvers.components import join_components, sum_of_staircases
 from solvers.cost import CostModel
-from solvers.deadline import Deadline
+from solvers.deadline import Deadline, Progress
 from solvers.graph import bits
 from solvers.kernels import MAX_SETS, Floats, Ints, Sets, binary_splits, connected_sets, find, lowest, released
 from solvers.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.mjoin import mjoin_tree
 from solvers.search import Caps, Found, Lacking, Point, Problem, make_join, point_of, staircase, structure_key
-from solvers.seed_kernel import Prices, follow, members_as_rows, mjoin_excess, seeds
+from solvers.seed_kernel import ONE_DESCENT, ONE_PLAN, Prices, Seeds, follow, members_as_rows, mjoin_excess, seeds
 from solvers.sensitivity import headroom
-from solvers.staircase_kernel import DENSE_INPUTS, FRONTIER, FULL, LEAST_BYTES, LEAST_CPU, LEAST_LOAD, Limits, staircases, wide_mjoin_excess
+from solvers.staircase_kernel import (
+    DENSE_INPUTS,
+    FRONTIER,
+    FULL,
+    LEAST_BYTES,
+    LEAST_CPU,
+    LEAST_LOAD,
+    Limits,
+    Stairs,
+    as_seeds,
+    bounds_of,
+    staircases,
+    wide_mjoin_excess,
+)
 from solvers.tree import Join, Tree, joins, leaf_mask
 
 __all__ = ["SPACE", "exact", "frontier_search"]
@@ -47,10 +60,12 @@ LOWER, LEAST_FACTOR = 16.0, 1e-12  # how rates are lowered to find some that fit
 SLACK = 1e-11  # of a cap: kernels and prices round differently, by far less than this
 LARGEST = 1e290  # sizes above this count as this: no plan that keeps them can be priced, and no infinity is subtracted
 EXPANSIONS = 60  # plans whose neighbours are tried as seeds
+BEAMS, WORTH = (20, 100), 250  # sets of each size to search first, where there are this many times as many sets in all
 HASTY_SETS = 300_000  # whose tables and seeds take a quarter of a second
 PATIENT = 4.0  # seconds from which larger tables are worth their time
-QUICK_STREAMS, QUICK_SETS = 12, 300  # up to which the kernel ends in milliseconds
-QUICK_ROOM, ROOM = 1 << 12, 1 << 22  # points of all staircases: pages that are never written cost nothing
+QUICK_STREAMS, QUICK_SETS = 12, 1_000  # up to which the kernel ends in milliseconds
+TINY_SETS = 64  # up to which the kernel takes less time than a descent
+QUICK_ROOM, ROOM, MORE_ROOM = 1 << 12, 1 << 22, 16  # points of all staircases: pages that are never written cost nothing
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
 
 
@@ -81,6 +96,12 @@ class Answer(NamedTuple):
     point_rows: Ints
     point_sets: Ints
     entries: Ints
+
+
+def _answer(start: Seeds, stairs: Stairs) -> Answer:
+    """What the kernels found; of a search that ended early with nothing within the limits, its seeds."""
+    rows = stairs.rows if stairs.rows.size or not stairs.status else -2 - np.arange(len(start.members))
+    return Answer(not stairs.status, rows, start.members, stairs.point_rows, stairs.point_sets, stairs.entries)
 
 
 @dataclass
@@ -165,29 +186,29 @@ class Component:
 
     def search(self, limits: Limits, deadline: Deadline) -> Answer:
         """The kernels' answer."""
-        sets, prices, progress = self.sets, self.prices, deadline.progress
-        total = sets.mask.size
+        sets, prices = self.sets, self.prices
         binary = members_as_rows(self.splits, sets) if self.splits.size else np.array([(1 << sets.n) - 1], np.int64)
-        expansions = -1 if self.quick else min(EXPANSIONS, total // 8)
-        seed_e, seed_m, seed_o, members = seeds(sets, prices, binary, limits.cap_e, limits.cap_m, expansions)
-        if progress.listens and len(seed_e) and len(self.streams) == len(self.model.graph):
-            progress.planned([self.tree_of_seed(members[k]) for k in (np.argmin(seed_e), np.argmin(seed_m))])
-        none = np.empty(0, np.int64)
-        seeds_alone = Answer(False, -2 - np.arange(len(seed_e)), members, none, none, none)
-        if not self.quick and deadline.expired():
-            return seeds_alone
-        stop = np.zeros(2, np.int64)
+        total, progress = sets.mask.size, deadline.progress
+        beams = [beam for beam in BEAMS if beam * WORTH < total]
+        start = seeds(sets, prices, binary, EXPANSIONS if beams else ONE_DESCENT if total > TINY_SETS else ONE_PLAN)
+        stop, room = np.zeros(2, np.int64), QUICK_ROOM if self.quick else ROOM
         watched = deadline.watched(lambda: stop.put(0, 1), lambda: progress.doing(f"proving: {stop[1]} of {total} connected sets"))
         with nullcontext() if self.quick else watched:
-            room = QUICK_ROOM if self.quick else ROOM
-            while True:
-                status, _, _, _, rows, point_rows, point_sets, entries, _ = staircases(sets, prices, seed_e, seed_m, seed_o, limits, stop, room)
-                if status != FULL or stop[0]:
-                    break
-                room *= 16
-        if status and not rows.size:
-            return seeds_alone
-        return Answer(status == 0, rows, members, point_rows, point_sets, entries)
+            bounds = bounds_of(sets, prices, stop)
+            for beam in (*beams, 0):
+                self._tell(start, progress)
+                stairs = staircases(sets, prices, bounds, beam, start, limits, stop, room)
+                while stairs.status == FULL and not stop[0]:
+                    room *= MORE_ROOM
+                    stairs = staircases(sets, prices, bounds, beam, start, limits, stop, room)
+                if beam and stairs.rows.size:
+                    start = as_seeds(sets, start, stairs)
+        return _answer(start, stairs)
+
+    def _tell(self, start: Seeds, progress: Progress) -> None:
+        """Tell whoever listens of the plans at both ends of what there is."""
+        if progress.listens and len(start.members) and len(self.streams) == len(self.model.graph):
+            progress.planned([self.tree_of_seed(start.members[np.argmin(figures)]) for figures in (start.e, start.m)])
 
     def trees(self, answer: Answer) -> tuple[Tree, ...]:
         """The join trees that the kernels' answer describes, by rising CPU."""

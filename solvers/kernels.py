@@ -419,19 +419,22 @@ def binary_splits(sets: Sets, join: float, index: float, append: float, probe: f
     stream of both and runs through its list by rising size, from the highest lowest stream down, so that both halves
     are final when they meet.
     """
+    # As locals: a field of a tuple that is read in a loop is counted as a reference each time.
     total, n = sets.mask.size, sets.n
+    masks, sizes, paces, around, equal_around = sets.mask, sets.size, sets.pace, sets.around, sets.equal_around
+    keys, places, multiplier, shift, neighbours = sets.keys, sets.places, sets.multiplier, sets.shift, sets.neighbours
     least = np.full(total, np.inf)
     least[:n] = 0.0
     split = np.full(total, -1, np.int64)
     starting = np.zeros(n + 1, np.int64)
     for s in range(total):
-        starting[lowest(sets.mask[s]) + 1] += 1
+        starting[lowest(masks[s]) + 1] += 1
     for k in range(n):
         starting[k + 1] += starting[k]
     listed = np.empty(total, np.int64)
     filled = starting.copy()
     for s in range(total):
-        low = lowest(sets.mask[s])
+        low = lowest(masks[s])
         listed[filled[low]] = s
         filled[low] += 1
     every = (1 << n) - 1
@@ -440,18 +443,18 @@ def binary_splits(sets: Sets, join: float, index: float, append: float, probe: f
     for low in range(n - 1, -1, -1):
         for place in range(starting[low], starting[low + 1]):
             left = listed[place]
-            mask = sets.mask[left]
-            a = sets.size[left] * sets.pace[left]
+            mask = masks[left]
+            a = sizes[left] * paces[left]
             if join and mask & (mask - 1):
                 least[left] += join * a
             within = every & ~((1 << (low + 1)) - 1) & ~mask
-            touching = sets.around[left] & within
+            touching = around[left] & within
             while touching:
                 first = lowest(touching)
-                ruled_out = ~within | (sets.around[left] & ((1 << first) - 1))
+                ruled_out = ~within | (around[left] & ((1 << first) - 1))
                 touching &= touching - 1
                 stack[0, 0] = 1 << first
-                stack[0, 1] = sets.neighbours[first]
+                stack[0, 1] = neighbours[first]
                 stack[0, 2] = ruled_out
                 top = 1
                 half = 1 << first
@@ -460,18 +463,19 @@ def binary_splits(sets: Sets, join: float, index: float, append: float, probe: f
                         pairs += 1
                         if pairs > max_pairs:
                             return np.empty(0, np.int64)
-                        right = find(sets.keys, sets.places, sets.multiplier, sets.shift, half)
-                        both = find(sets.keys, sets.places, sets.multiplier, sets.shift, mask | half)
-                        b = sets.size[right] * sets.pace[right]
-                        hashable = sets.equal_around[left] & half != 0
+                        right = find(keys, places, multiplier, shift, half)
+                        both = find(keys, places, multiplier, shift, mask | half)
                         cost = least[left] + least[right]
-                        cost += access_cost(hashable, a, b, sets.size[left], index, append, scan)
-                        cost += access_cost(hashable, b, a, sets.size[right], index, append, scan)
-                        if probe:
-                            cost += probe * (a + b)
                         if cost < least[both] or split[both] < 0:
-                            least[both] = cost
-                            split[both] = mask
+                            b = sizes[right] * paces[right]
+                            hashable = equal_around[left] & half != 0
+                            cost += access_cost(hashable, a, b, sizes[left], index, append, scan)
+                            cost += access_cost(hashable, b, a, sizes[right], index, append, scan)
+                            if probe:
+                                cost += probe * (a + b)
+                            if cost < least[both] or split[both] < 0:
+                                least[both] = cost
+                                split[both] = mask
                     if top == 0:
                         break
                     top -= 1
@@ -483,7 +487,7 @@ def binary_splits(sets: Sets, join: float, index: float, append: float, probe: f
                         half = inside | (1 << x)
                         stack[top, 2] = closed | (1 << x)
                         stack[top + 1, 0] = half
-                        stack[top + 1, 1] = reached | sets.neighbours[x]
+                        stack[top + 1, 1] = reached | neighbours[x]
                         stack[top + 1, 2] = closed
                         top += 2
     return split

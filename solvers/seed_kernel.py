@@ -18,9 +18,10 @@ import numpy as np
 from solvers.kernels import Floats, Ints, Sets, access_cost, find, lowest, released
 from solvers.probe_order import TIED
 
-__all__ = ["Prices", "dominated", "follow", "insert", "join_excess", "members_as_rows", "seeds"]
+__all__ = ["ONE_DESCENT", "ONE_PLAN", "Prices", "Seeds", "dominated", "follow", "insert", "join_excess", "members_as_rows", "seeds"]
 
 EXACT_INPUTS = 8  # 256 unions: microseconds
+ONE_DESCENT, ONE_PLAN = -1, -2  # instead of a number of expansions
 
 
 class Prices(NamedTuple):
@@ -44,6 +45,15 @@ class Prices(NamedTuple):
     grain: float
     """CPU is counted in whole multiples of this, the last digit of what every plan pays; 0: as it comes."""
     grain_bytes: float
+
+
+class Seeds(NamedTuple):
+    """Plans to start from, a staircase: the excess, bytes and joins of each, and its members in any order, 0 after the last."""
+
+    e: Floats
+    m: Floats
+    operators: Ints
+    members: Ints
 
 
 @released
@@ -325,12 +335,12 @@ def plan_figures(sets: Sets, prices: Prices, family: Ints, members: int, blocks:
 
 
 @released
-def seeds(sets: Sets, prices: Prices, binary: Ints, cap_e: float, cap_m: float, expansions: int) -> tuple[Floats, Floats, Ints, Ints]:
-    """e, m, operators of a staircase of plans, and the members of each (rows, 0 after the last).
+def seeds(sets: Sets, prices: Prices, binary: Ints, expansions: int) -> Seeds:
+    """Good plans of any size.
 
     Two descents, from the binary tree by removals and from the plain mjoin by additions, then up to `expansions` points of the
-    staircase in turn: of each every plan with one member less or one more. Points beyond the caps serve only as starts. With
-    `expansions` below 0 only the first descent, which is all that a small graph is worth.
+    staircase in turn: of each every plan with one member less or one more. With `expansions` below 0 only the first descent (ONE_DESCENT)
+    or the binary tree alone (ONE_PLAN), which is all that a small graph is worth.
     """
     n = sets.n
     every = (1 << n) - 1
@@ -364,6 +374,8 @@ def seeds(sets: Sets, prices: Prices, binary: Ints, cap_e: float, cap_m: float, 
             families[used, :members] = family[:members]
             count = insert(es, ms, os, rows, count, e, m, members, used)
             used += 1
+        if expansions == ONE_PLAN:
+            break
         best, chosen = np.inf, 0
         for f in range(members):
             whole = family[f]
@@ -443,7 +455,7 @@ def seeds(sets: Sets, prices: Prices, binary: Ints, cap_e: float, cap_m: float, 
         phase = 2
         members = 0
         for k in range(count):
-            if not expanded[rows[k]] and es[k] <= cap_e and ms[k] <= cap_m:
+            if not expanded[rows[k]]:
                 expanded[rows[k]] = True
                 while members < n and families[rows[k], members]:
                     family[members] = families[rows[k], members]
@@ -455,4 +467,4 @@ def seeds(sets: Sets, prices: Prices, binary: Ints, cap_e: float, cap_m: float, 
     found = np.zeros((count, n), np.int64)
     for k in range(count):
         found[k] = families[rows[k]]
-    return es[:count].copy(), ms[:count].copy(), os[:count].copy(), found
+    return Seeds(es[:count].copy(), ms[:count].copy(), os[:count].copy(), found)

@@ -16,7 +16,10 @@ blocks, depth first, after the first block always that of the lowest stream left
   this is known of all pipelines but its own from the start: where joins grow, few blocks come into question at all.
 
 Dropped is what cannot beat a point of V's own staircase, or, once it is kept, a point of the frontier so far (which starts
-from `seeds`), or what breaks a limit. Probe orders are computed for the partitions that survive.
+from seeds), or what breaks a limit. Probe orders are computed for the partitions that survive.
+
+A search over a beam, the few sets of each number of streams that have the lowest rates, takes next to no time and nearly always meets
+the best plans: what it finds are the seeds of the search over all sets, which then has little but the proof to do.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from numpy.typing import NDArray
 from solvers.kernels import Floats, Ints, Sets, find, lowest, popcount, released
 from solvers.seed_kernel import (
     Prices,
+    Seeds,
     binary_excess,
     dominated,
     insert,
@@ -41,7 +45,7 @@ from solvers.seed_kernel import (
     up_to,
 )
 
-__all__ = ["FRONTIER", "LEAST_BYTES", "LEAST_CPU", "LEAST_LOAD", "Limits", "staircases"]
+__all__ = ["FRONTIER", "LEAST_BYTES", "LEAST_CPU", "LEAST_LOAD", "Bounds", "Limits", "Stairs", "as_seeds", "bounds_of", "staircases"]
 
 FRONTIER, LEAST_CPU, LEAST_BYTES, LEAST_LOAD = 0, 1, 2, 3  # what is asked for
 DENSE_INPUTS = 13  # up to here all unions of blocks fit a small table; beyond, the table of connected sets is walked
@@ -66,6 +70,40 @@ class Limits(NamedTuple):
     bytes: float
     pays: float
     pays_bytes: float
+
+
+class Stairs(NamedTuple):
+    """The frontier so far, and what its rows refer to.
+
+    A row ≥ 0 starts in `entries` with a number of inputs, then the inputs: −1−i is stream i, p ≥ 0 is point p. Row −1 is the plain mjoin,
+    row −2−k seed k.
+    """
+
+    status: int
+    """0: complete, STOPPED or FULL."""
+    e: Floats
+    m: Floats
+    operators: Ints
+    rows: Ints
+    point_rows: Ints
+    point_sets: Ints
+    entries: Ints
+    steps: int
+
+
+class Bounds(NamedTuple):
+    """Per set what keeping it adds and bounds of what its plans and those above it cost."""
+
+    kept_e: Floats
+    kept_m: Floats
+    ahead: Floats
+    """[set, j]: what the first j partial results of a pipeline that starts here cost at least, per 1/T."""
+    inside: Floats
+    """The least excess of its own joins."""
+    outside: Floats
+    """The least excess of all joins above it once it is kept."""
+    plain: Floats
+    """The excess of its plain mjoin."""
 
 
 @released
@@ -96,6 +134,8 @@ def partial_results(sets: Sets, made: float, stop: Ints) -> Floats:
     what the smallest such set does.
     """
     total, n = sets.mask.size, sets.n
+    masks, sizes, arounds = sets.mask, sets.size, sets.around
+    keys, places, multiplier, shift = sets.keys, sets.places, sets.multiplier, sets.shift
     costs = np.zeros((total, n))
     if made == 0.0:
         return costs
@@ -103,13 +143,13 @@ def partial_results(sets: Sets, made: float, stop: Ints) -> Floats:
         if s & 1023 == 0 and stop[0]:
             break
         costs[s, 1:] = np.inf
-        open_ = sets.around[s]
+        open_ = arounds[s]
         while open_:
             x = lowest(open_)
             open_ &= open_ - 1
-            above = find(sets.keys, sets.places, sets.multiplier, sets.shift, sets.mask[s] | (1 << x))
+            above = find(keys, places, multiplier, shift, masks[s] | (1 << x))
             if above != total - 1:
-                costs[s, 1] = min(costs[s, 1], made * sets.size[above], costs[above, 1])
+                costs[s, 1] = min(costs[s, 1], made * sizes[above], costs[above, 1])
                 for t in range(2, n):
                     costs[s, t] = min(costs[s, t], costs[above, t - 1])
     for s in range(total):
@@ -142,24 +182,25 @@ def code_excess(weights: Floats, count: int, queue: Floats) -> float:
 def inside_and_outside(sets: Sets, prices: Prices, ahead: Floats) -> tuple[Floats, Floats]:
     """For every set the least excess of its own joins, and of all joins above it once it is kept, by prefix codes (`lower_bound`)."""
     total, n = sets.mask.size, sets.n
+    masks, paces = sets.mask, sets.pace
     inside, outside = np.zeros(total), np.zeros(total)
     if prices.made == 0.0:
         return inside, outside
     factor = SHAVED * (prices.made + min(prices.keep, prices.made / 2.0)) / prices.made
     weight = np.empty(n)
     for i in range(n):
-        weight[i] = sets.pace[i] * ahead[i, 1]
+        weight[i] = paces[i] * ahead[i, 1]
     order = np.argsort(weight)
     chosen, queue = np.empty(n + 1), np.empty(n + 1)
     for s in range(n, total - 1):
-        mask = sets.mask[s]
+        mask = masks[s]
         count = 0
         for k in range(n):
             if mask >> order[k] & 1:
                 chosen[count] = weight[order[k]]
                 count += 1
         inside[s] = factor * code_excess(chosen, count, queue)
-        own = sets.pace[s] * ahead[s, 1]
+        own = paces[s] * ahead[s, 1]
         count = 0
         placed = False
         for k in range(n):
@@ -181,34 +222,71 @@ def inside_and_outside(sets: Sets, prices: Prices, ahead: Floats) -> tuple[Float
 def plain_mjoins(sets: Sets, prices: Prices, stop: Ints) -> Floats:
     """For every set the excess of its plain mjoin, from one forward pass over ways[set, first stream]."""
     total, n = sets.mask.size, sets.n
+    masks, sizes, paces = sets.mask, sets.size, sets.pace
+    keys, places, multiplier, shift = sets.keys, sets.places, sets.multiplier, sets.shift
     ways = np.full((total, n), np.inf)
     excess = np.zeros(total)
+    scans = prices.scan != 0.0
+    equal, indexed, plain = np.empty(n, np.int64), np.empty(n), np.empty(n)
     for i in range(n):
         ways[i, i] = 0.0
+        equal[i] = sets.equal_around[i] & ~(1 << i)
+        indexed[i], plain[i] = keeping_in_mjoin(sets, prices, i, equal[i]), keeping_in_mjoin(sets, prices, i, 0)
     for s in range(n, total):
         if s & 1023 == 0 and stop[0]:
             break
-        mask = sets.mask[s]
+        mask = masks[s]
         inside = mask
-        made = prices.made * sets.size[s]
+        made = prices.made * sizes[s]
         while inside:
             x = lowest(inside)
             inside &= inside - 1
-            rest = find(sets.keys, sets.places, sets.multiplier, sets.shift, mask & ~(1 << x))
+            rest = find(keys, places, multiplier, shift, mask & ~(1 << x))
             if rest < 0:
                 continue
-            step = scanning(sets, prices, rest, x)
+            step = scanning(sets, prices, rest, x) if scans else 0.0
             for i in range(n):
                 ways[s, i] = min(ways[s, i], ways[rest, i] + step)
         inside = mask
         while inside:
             i = lowest(inside)
             inside &= inside - 1
-            excess[s] += sets.pace[i] * ways[s, i] + keeping_in_mjoin(sets, prices, i, mask)
+            excess[s] += paces[i] * ways[s, i] + (indexed[i] if equal[i] & mask else plain[i])
         excess[s] = rounded(excess[s], prices.grain)
         for i in range(n):
             ways[s, i] += made
     return excess
+
+
+@released
+def bounds_of(sets: Sets, prices: Prices, stop: Ints) -> Bounds:
+    """What every search of these sets asks for, whatever its limits."""
+    total = sets.mask.size
+    kept_e, kept_m = np.zeros(total), np.zeros(total)
+    for s in range(sets.n, total):
+        kept_e[s] = kept_excess(sets, prices, s)
+        kept_m[s] = kept_bytes(sets, prices, s)
+    ahead = partial_results(sets, prices.made, stop)
+    inside, outside = inside_and_outside(sets, prices, ahead)
+    return Bounds(kept_e, kept_m, ahead, inside, outside, plain_mjoins(sets, prices, stop))
+
+
+@released
+def few_of(sets: Sets, beam: int) -> NDArray[np.bool_]:
+    """Of each number of streams the `beam` sets of the lowest rates; 0: all."""
+    total = sets.mask.size
+    few = np.full(total, beam == 0)
+    first = sets.n
+    while beam and first < total - 1:
+        size = popcount(sets.mask[first])
+        last = first
+        while last < total and popcount(sets.mask[last]) == size:
+            last += 1
+        order = np.argsort(sets.size[first:last] * sets.pace[first:last], kind="mergesort")
+        for k in range(min(beam, last - first)):
+            few[first + order[k]] = True
+        first = last
+    return few
 
 
 @released
@@ -247,42 +325,33 @@ def wide_mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: i
 def staircases(
     sets: Sets,
     prices: Prices,
-    seed_e: Floats,
-    seed_m: Floats,
-    seed_o: Ints,
+    bounds: Bounds,
+    beam: int,
+    start: Seeds,
     limits: Limits,
     stop: NDArray[np.int64],
     room: int,
-) -> tuple[int, Floats, Floats, Ints, Ints, Ints, Ints, Ints, Ints]:
-    """status (0: complete, STOPPED or FULL), the frontier: e, m, operators, rows; what rows refer to: points' rows, points' sets, rows; steps.
-
-    A row ≥ 0 starts in `entries` with a number of inputs, then the inputs: −1−i is stream i, p ≥ 0 is point p. Row −1 is the plain mjoin,
-    row −2−k seed k. Nothing beyond the limits is kept.
-    """
+) -> Stairs:
+    """The plans within the limits that no other beats. With a `beam` (0: none) only plans that keep sets of it are looked at."""
     total, n = sets.mask.size, sets.n
     # As locals: a field of a tuple that is read in a loop is counted as a reference each time.
     masks, sizes, paces, arounds = sets.mask, sets.size, sets.pace, sets.around
     keys, places, multiplier, shift = sets.keys, sets.places, sets.multiplier, sets.shift
     made = prices.made
     root = total - 1
-    kept_e = np.zeros(total)
-    kept_m = np.zeros(total)
-    for s in range(n, total):
-        kept_e[s] = kept_excess(sets, prices, s)
-        kept_m[s] = kept_bytes(sets, prices, s)
-    ahead = partial_results(sets, made, stop)
-    inside_least, outside_least = inside_and_outside(sets, prices, ahead)
-    plain = plain_mjoins(sets, prices, stop)
+    kept_e, kept_m, ahead, plain = bounds.kept_e, bounds.kept_m, bounds.ahead, bounds.plain
+    inside_least, outside_least = bounds.inside, bounds.outside
+    few = few_of(sets, beam)
 
     longest = min(MAX_POINTS, room)
     root_e, root_m = np.empty(longest), np.empty(longest)
     root_o, root_r = np.empty(longest, np.int64), np.empty(longest, np.int64)
     root_count = 0
     limit_e, limit_m = limits.cap_e, limits.cap_m
-    for k in range(seed_e.size):
-        e, m = seed_e[k], seed_m[k]
-        if e <= limit_e and m <= limit_m and not dominated(root_e, root_m, root_o, root_count, e, m, seed_o[k]):
-            root_count = insert(root_e, root_m, root_o, root_r, root_count, e, m, seed_o[k], -2 - k)
+    for k in range(start.e.size):
+        e, m, o = start.e[k], start.m[k], start.operators[k]
+        if e <= limit_e and m <= limit_m and not dominated(root_e, root_m, root_o, root_count, e, m, o):
+            root_count = insert(root_e, root_m, root_o, root_r, root_count, e, m, o, -2 - k)
             limit_e, limit_m = tightened(limits, limit_e, limit_m, e, m)
 
     # share[t, i]: the least that stream i costs, whatever its block, in an mjoin whose pipelines have t partial results at least.
@@ -293,7 +362,7 @@ def staircases(
         if s >= n:
             own = kept_e[s] + inside_least[s]
             e = own + outside_least[s]
-            if e > limit_e or kept_m[s] > limit_m or dominated(root_e, root_m, root_o, root_count, e, kept_m[s], 2):
+            if not few[s] or e > limit_e or kept_m[s] > limit_m or dominated(root_e, root_m, root_o, root_count, e, kept_m[s], 2):
                 continue
         usable[s] = True
         inside = masks[s]
@@ -685,7 +754,7 @@ def staircases(
         g = lowest(whole) * width + size
         listed[end[g]] = v
         end[g] += 1
-    return (
+    return Stairs(
         status,
         root_e[:root_count].copy(),
         root_m[:root_count].copy(),
@@ -694,5 +763,34 @@ def staircases(
         point_r[:points].copy(),
         point_s[:points].copy(),
         entries[:used].copy(),
-        np.array([steps]),
+        steps,
     )
+
+
+@released
+def as_seeds(sets: Sets, start: Seeds, stairs: Stairs) -> Seeds:
+    """What a search found as seeds of the next; `start` were its own."""
+    n = sets.n
+    rows, entries = stairs.rows, stairs.entries
+    members = np.zeros((rows.size, n), np.int64)
+    waiting = np.empty(n + 1, np.int64)
+    for k in range(rows.size):
+        if rows[k] <= -2:
+            members[k] = start.members[-2 - rows[k]]
+            continue
+        members[k, 0] = sets.mask[-1]
+        count, left, row = 1, 0, rows[k]
+        while True:
+            if row >= 0:
+                for j in range(entries[row]):
+                    point = entries[row + 1 + j]
+                    if point >= 0:
+                        members[k, count] = sets.mask[stairs.point_sets[point]]
+                        count += 1
+                        waiting[left] = stairs.point_rows[point]
+                        left += 1
+            if left == 0:
+                break
+            left -= 1
+            row = waiting[left]
+    return Seeds(stairs.e, stairs.m, stairs.operators, members)

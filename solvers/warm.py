@@ -6,7 +6,9 @@ which then only loads what is cached.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from itertools import combinations, pairwise
 
 from models.request import Costs, Objective
 from solvers.anytime import anytime
@@ -22,11 +24,13 @@ __all__ = ["SMALL", "warm"]
 
 SMALL = 8  # streams of a graph whose exact search ends in milliseconds
 WIDE = 15  # streams of an mjoin that is too wide for the small table of unions
+DENSE = 13  # streams of a clique with so many connected sets that a few of them are searched first
 ENOUGH = 10.0  # seconds; compiling does not count, and none of these takes one
 
 
-def _chain(n: int) -> JoinGraph:
-    """A chain of n streams, with an observed sub-join: every kernel has something to do."""
+def _graph(pairs: Sequence[tuple[int, int]]) -> JoinGraph:
+    """A graph with these predicates and an observed sub-join: every kernel has something to do."""
+    n = 1 + max(right for _, right in pairs)
     rates = tuple(10.0 * (i + 1) for i in range(n))
     return JoinGraph(
         names=tuple(f"s{i}" for i in range(n)),
@@ -35,7 +39,7 @@ def _chain(n: int) -> JoinGraph:
         window_tuples=rates,
         row_windows=(False,) * n,
         tuple_bytes=(100.0,) * n,
-        edges=tuple(Edge(i, i + 1, True, 0.01) for i in range(n - 1)),
+        edges=tuple(Edge(left, right, True, 0.01) for left, right in pairs),
         observed=((0b11, 0.02),),
     )
 
@@ -44,7 +48,7 @@ def _chain(n: int) -> JoinGraph:
 def warm(large: bool = True) -> None:
     """Run each kernel once on a small graph; without `large` only those that an exact search of up to SMALL streams needs."""
     for n in (4, WIDE) if large else (4,):
-        model = CostModel(_chain(n), Costs())
+        model = CostModel(_graph(list(pairwise(range(n)))), Costs())
         frontier_search(Problem(model), Deadline.after(ENOUGH))
         exact(Problem(model, Caps(1.0, 1e6), Objective.MAX_HEADROOM), Deadline.after(ENOUGH))
         if large:
@@ -52,6 +56,9 @@ def warm(large: bool = True) -> None:
             best_binary_tree(model, model.graph.all)
             anytime(Problem(model, Caps(1.0, 1e6)), Deadline.after(ENOUGH))
             linearised(model, range(n))
+    if large:
+        dense = CostModel(_graph(list(combinations(range(DENSE), 2))), Costs())
+        exact(Problem(dense), Deadline.after(ENOUGH))
 
 
 if __name__ == "__main__":

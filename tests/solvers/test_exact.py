@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+import solvers.exact
 from models.plan import Proof
 from models.request import Costs, Objective, PlanRequest, Query, Stream, Window
 from solvers.bjtree import bjtree
@@ -79,34 +80,46 @@ def some_caps(rng: random.Random, plans: list[Tried]) -> Caps:
     return rng.choice((Caps(cpu=cpu), Caps(memory_bytes=memory), Caps(cpu, memory), Caps(cpu, memory)))
 
 
+def assert_equals_brute_force(seed: int) -> None:
+    """The whole frontier, the verdict under caps, the best plan by CPU and by memory, and what is lacking."""
+    model = random_model(seed)
+    plans = every_plan(model)
+    whole = frontier_search(Problem(model), Deadline.after(LONG))
+    assert whole.proof is Proof.OPTIMAL
+    assert_same_frontier(whole, plans)
+
+    caps = some_caps(random.Random(seed), plans)
+    within = [plan for plan in plans if plan.cpu <= caps.cpu and plan.memory_bytes <= caps.memory_bytes]
+    for objective in (Objective.MIN_CPU, Objective.MIN_MEMORY):
+        found = exact(Problem(model, caps, objective), Deadline.after(LONG))
+        assert found.proof is Proof.OPTIMAL
+        assert caps.admit(found.best) == bool(within), f"seed {seed}: wrong verdict under {caps}"
+        if within:
+            best = min(plan.cpu if objective is Objective.MIN_CPU else plan.memory_bytes for plan in within)
+            assert math.isclose(objective_value(Problem(model, caps, objective), found.best), best, rel_tol=CLOSE), f"seed {seed}"
+            continue
+        assert found.lacking is not None
+        assert math.isclose(found.lacking.min_cpu, min(plan.cpu for plan in plans), rel_tol=CLOSE)
+        assert math.isclose(found.lacking.min_memory_bytes, min(plan.memory_bytes for plan in plans), rel_tol=CLOSE)
+        at_memory = [plan.cpu for plan in plans if plan.memory_bytes <= caps.memory_bytes < math.inf]
+        assert_matches(found.lacking.cpu_at_memory_cap, at_memory)
+        assert_matches(found.lacking.memory_bytes_at_cpu_cap, [plan.memory_bytes for plan in plans if plan.cpu <= caps.cpu < math.inf])
+        least_bad = min(max(plan.cpu / caps.cpu, plan.memory_bytes / caps.memory_bytes) for plan in plans)
+        assert math.isclose(max(found.best.cpu / caps.cpu, found.best.memory_bytes / caps.memory_bytes), least_bad, rel_tol=CLOSE)
+
+
 @pytest.mark.parametrize("chunk", range(20))
 def test_exact_equals_brute_force(chunk: int) -> None:
-    """25 graphs each: the whole frontier, the verdict under caps, the best plan by CPU and by memory, and what is lacking."""
     for seed in range(25 * chunk, 25 * chunk + 25):
-        model = random_model(seed)
-        plans = every_plan(model)
-        whole = frontier_search(Problem(model), Deadline.after(LONG))
-        assert whole.proof is Proof.OPTIMAL
-        assert_same_frontier(whole, plans)
+        assert_equals_brute_force(seed)
 
-        caps = some_caps(random.Random(seed), plans)
-        within = [plan for plan in plans if plan.cpu <= caps.cpu and plan.memory_bytes <= caps.memory_bytes]
-        for objective in (Objective.MIN_CPU, Objective.MIN_MEMORY):
-            found = exact(Problem(model, caps, objective), Deadline.after(LONG))
-            assert found.proof is Proof.OPTIMAL
-            assert caps.admit(found.best) == bool(within), f"seed {seed}: wrong verdict under {caps}"
-            if within:
-                best = min(plan.cpu if objective is Objective.MIN_CPU else plan.memory_bytes for plan in within)
-                assert math.isclose(objective_value(Problem(model, caps, objective), found.best), best, rel_tol=CLOSE), f"seed {seed}"
-                continue
-            assert found.lacking is not None
-            assert math.isclose(found.lacking.min_cpu, min(plan.cpu for plan in plans), rel_tol=CLOSE)
-            assert math.isclose(found.lacking.min_memory_bytes, min(plan.memory_bytes for plan in plans), rel_tol=CLOSE)
-            at_memory = [plan.cpu for plan in plans if plan.memory_bytes <= caps.memory_bytes < math.inf]
-            assert_matches(found.lacking.cpu_at_memory_cap, at_memory)
-            assert_matches(found.lacking.memory_bytes_at_cpu_cap, [plan.memory_bytes for plan in plans if plan.cpu <= caps.cpu < math.inf])
-            least_bad = min(max(plan.cpu / caps.cpu, plan.memory_bytes / caps.memory_bytes) for plan in plans)
-            assert math.isclose(max(found.best.cpu / caps.cpu, found.best.memory_bytes / caps.memory_bytes), least_bad, rel_tol=CLOSE)
+
+def test_a_search_over_beams_first_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with graphs of thousands of sets: neighbours of seeds, then the least sets of each size, then all."""
+    monkeypatch.setattr(solvers.exact, "BEAMS", (1, 3))
+    monkeypatch.setattr(solvers.exact, "WORTH", 0)
+    for seed in range(1000, 1060):
+        assert_equals_brute_force(seed)
 
 
 def assert_matches(answer: float | None, candidates: list[float]) -> None:

@@ -27,7 +27,7 @@ from models.request import Method, Objective, Options, PlanRequest, Resources
 from solvers.planner import plan
 from tests.graphs import random_graph
 
-for n, shape in ((5, "random"), (9, "clique"), (12, "star"), (16, "chain"), (50, "random")):
+for n, shape in ((5, "random"), (9, "clique"), (12, "star"), (13, "clique"), (16, "chain"), (50, "random")):
     query = random_graph(random.Random(n), n, shape, log_selectivity=(-2, -1), theta=0.2, rows=0.2)
     for method in Method:
         if method is Method.CP_SAT or (n > 16 and method is Method.MJOIN):
