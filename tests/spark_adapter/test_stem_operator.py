@@ -112,7 +112,7 @@ def test_every_plan_of_the_planner_runs(case: Case, method: str, caches: str, st
 
 @pytest.mark.parametrize("shape", [["r", "s", "t"], [["r", "s"], "t"]])
 def test_an_allowance_lets_through_its_share_of_right_rows_the_same_in_every_grid(shape: list[object]) -> None:
-    batches = steady(CHAIN, seconds=20, per_second=60, values=12, every=2.0)
+    batches = steady(CHAIN, seconds=20, per_second=60, values=40, every=2.0)
     plan = make_plan(CHAIN, shape)  # type: ignore[arg-type]
     everything = run(plan, batches)[1]
     root = plan.operators[-1]
@@ -124,7 +124,7 @@ def test_an_allowance_lets_through_its_share_of_right_rows_the_same_in_every_gri
 
 
 def test_shares_at_two_steps_multiply() -> None:
-    batches = steady(CHAIN, seconds=20, per_second=60, values=12, every=2.0)
+    batches = steady(CHAIN, seconds=20, per_second=60, values=40, every=2.0)
     plan = make_plan(CHAIN, ["r", "s", "t"])
     everything = run(plan, batches)[1].total()
     root = plan.operators[-1]
@@ -133,7 +133,7 @@ def test_shares_at_two_steps_multiply() -> None:
 
 
 def test_a_share_inside_a_cached_segment_counts() -> None:
-    batches = steady(CHAIN, seconds=20, per_second=60, values=12, every=2.0)
+    batches = steady(CHAIN, seconds=20, per_second=60, values=40, every=2.0)
     plan = make_plan(CHAIN, ["r", "s", "t"])
     starved = with_shares(plan, {("join-1", name, 1): 0.5 for name in "rst"})
     cached = with_caches(starved, [("join-1", "t", 0, 1, "prefix", 1e6)])
@@ -141,7 +141,7 @@ def test_a_share_inside_a_cached_segment_counts() -> None:
 
 
 def test_where_even_keeping_is_too_much_only_a_share_of_the_rows_is_let_in() -> None:
-    batches = steady(CHAIN, seconds=20, per_second=60, values=12, every=2.0)
+    batches = steady(CHAIN, seconds=20, per_second=60, values=40, every=2.0)
     plan = make_plan(CHAIN, ["r", "s", "t"])
     everything = run(plan, batches)[1]
     cells, some = run(with_shares(plan, {}, admitted=0.5), batches)
