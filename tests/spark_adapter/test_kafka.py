@@ -16,11 +16,10 @@ from pyspark.sql import SparkSession
 import spark_adapter
 from models.bindings import Bindings
 from spark_adapter.errors import BindingError
-from spark_adapter.pipeline import Pipeline
 from tests.spark_adapter import kafka
 from tests.spark_adapter.nested_loop import Row
-from tests.spark_adapter.plans import make_plan, make_query
-from tests.spark_adapter.runs import generated, true_ids, written
+from tests.spark_adapter.plans import Shape, make_plan, make_query
+from tests.spark_adapter.runs import Job, generated, run_all, true_ids, written
 
 pytestmark = pytest.mark.spark
 
@@ -71,24 +70,26 @@ def test_every_message_arrives_and_the_rows_are_those_of_the_definition(session:
     broker = kafka.Broker(partitions=2)
     send(broker, first)
 
-    def started(engine: str) -> Pipeline:
-        shape: Any = [["a", "b"], "c"] if engine == "native" else ["a", "b", "c"]
-        bindings = Bindings.model_validate(bindings_of(tmp_path / engine, broker.address))
-        return spark_adapter.compile(make_plan(QUERY, shape), bindings, session, engine).start()
+    shapes: dict[str, Shape] = {"native": [["a", "b"], "c"], "stem": ["a", "b", "c"]}
 
-    def found(engine: str, pipeline: Pipeline) -> tuple[int, Counter[tuple[int, ...]]]:
-        """Rows read, and the results so far."""
-        assert pipeline.await_termination()
-        assert pipeline.progress.batches > 1
-        lines = written(tmp_path / engine)
-        return pipeline.progress.rows, Counter(tuple(line[stream.name] for stream in QUERY.streams) for line in lines)
+    def found(*engines: str) -> dict[str, tuple[int, Counter[tuple[int, ...]]]]:
+        """By engine, rows read now, and the results so far."""
+        jobs = []
+        for engine in engines:
+            bindings = Bindings.model_validate(bindings_of(tmp_path / engine, broker.address))
+            jobs.append(Job(make_plan(QUERY, shapes[engine]), tmp_path / engine, engine=engine, bindings=bindings))
+        result = {}
+        for engine, pipeline in zip(engines, run_all(session, jobs), strict=True):
+            assert pipeline.progress.batches > 1
+            lines = written(tmp_path / engine)
+            result[engine] = pipeline.progress.rows, Counter(tuple(line[stream.name] for stream in QUERY.streams) for line in lines)
+        return result
 
     expected = true_ids(QUERY, first)
     assert expected
-    for engine, pipeline in {engine: started(engine) for engine in ("native", "stem")}.items():
-        assert found(engine, pipeline) == (300, expected), engine
+    assert found("native", "stem") == dict.fromkeys(("native", "stem"), (300, expected))
     send(broker, {name: listed[100:] for name, listed in rows.items()})
-    assert found("stem", started("stem")) == (150, true_ids(QUERY, rows))
+    assert found("stem") == {"stem": (150, true_ids(QUERY, rows))}
 
 
 def test_options_reach_the_source_as_they_were_written(session: SparkSession, tmp_path: Path) -> None:

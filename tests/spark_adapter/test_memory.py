@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from pyspark.sql import SparkSession
 
-import spark_adapter
 from solvers.planner import plan as planned
 from spark_adapter.pipeline import STATISTICS
 from tests.bench.bench_memory import KEYS, WITHIN, held_bytes, request_of
 from tests.spark_adapter.plans import bindings_of, moment, write_stream
+from tests.spark_adapter.runs import Job, run
 
 RATE, WINDOW, BATCH, BATCHES = 100, 30, 3, 20
 FULL = WINDOW // BATCH + 2  # batches until the states are as full as they get: the watermark comes a batch later than its rows
@@ -30,7 +30,7 @@ def test_states_hold_what_the_plan_foresaw_and_do_not_creep(spark: SparkSession,
         write_stream(tmp_path / stream.name, rows, BATCHES)
     schemas = {stream.name: "ts TIMESTAMP, x BIGINT, y BIGINT" for stream in plan.query.streams}
     bindings = bindings_of(tmp_path, schemas, "500 milliseconds", sink={"format": "noop"})
-    spark_adapter.compile(plan, bindings, spark, "stem").start().await_termination()
+    run(spark, Job(plan, tmp_path, bindings=bindings))
     lines = [json.loads(line) for line in (tmp_path / "checkpoint" / STATISTICS).read_text().splitlines()]
     held = [held_bytes(plan, line["states"]) / plan.cost.memory_bytes for line in lines if line["streams"]]
     assert len(held) == BATCHES
