@@ -369,7 +369,7 @@ def test_answers_that_come_out_of_order_are_not_shown(page_service: Service) -> 
         it.page.route("**/v1/plans", late)
         it.page.fill('[data-pointer="/query/streams/2/rate"]', "5")
         it.page.wait_for_function("() => document.body.hasAttribute('data-pending')")
-        for _ in range(200):
+        for _ in range(PATIENCE // 10):
             if delayed:
                 break
             it.page.wait_for_timeout(10)

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 __all__ = ["Broker", "KafkaSource"]
 
-SECONDS = 30.0  # patience with a broker in the same process
+SECONDS = 120.0  # patience with a broker in the same process
 QUIET = {"log_level": 0}
 
 
