@@ -131,7 +131,7 @@ class Component:
                 to_go = np.empty(1 << m if dense else sets.mask.size)
                 whole = sum(blocks)
                 if dense:
-                    mjoin_excess(sets, self.prices, places, m, whole, np.zeros(3 << m, np.int64), to_go)
+                    mjoin_excess(sets, self.prices, places, m, whole, math.inf, np.zeros(3 << m, np.int64), to_go)
                 else:
                     wide_mjoin_excess(sets, self.prices, places, m, whole, to_go)
                 found = tuple(tuple(row) for row in follow(sets, self.prices, places, m, to_go, dense).tolist())
@@ -190,7 +190,7 @@ class Component:
         binary = members_as_rows(self.splits, sets) if self.splits.size else np.array([(1 << sets.n) - 1], np.int64)
         total, progress = sets.mask.size, deadline.progress
         beams = [beam for beam in BEAMS if beam * WORTH < total]
-        start = seeds(sets, prices, binary, EXPANSIONS if beams else ONE_DESCENT if total > TINY_SETS else ONE_PLAN)
+        start = seeds(sets, prices, binary, EXPANSIONS if sets.n > QUICK_STREAMS else ONE_DESCENT if total > TINY_SETS else ONE_PLAN)
         stop, room = np.zeros(2, np.int64), QUICK_ROOM if self.quick else ROOM
         watched = deadline.watched(lambda: stop.put(0, 1), lambda: progress.doing(f"proving: {stop[1]} of {total} connected sets"))
         with nullcontext() if self.quick else watched:

@@ -21,6 +21,7 @@ from solvers.probe_order import TIED
 __all__ = ["ONE_DESCENT", "ONE_PLAN", "Prices", "Seeds", "dominated", "follow", "insert", "join_excess", "members_as_rows", "seeds"]
 
 EXACT_INPUTS = 8  # 256 unions: microseconds
+SPARED = 1e-9  # of a limit: sums round
 ONE_DESCENT, ONE_PLAN = -1, -2  # instead of a number of expansions
 
 
@@ -112,9 +113,10 @@ def scanning(sets: Sets, prices: Prices, visited: int, target: int) -> float:
 
 
 @released
-def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, unions: Ints, to_go: Floats) -> float:
+def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, limit: float, unions: Ints, to_go: Floats) -> float:
     """The excess of an mjoin of blocks (places in the table) with the best probe orders, by a backward pass over their connected unions.
 
+    Where that is above `limit`, what comes back may be any number above it: unions that no pipeline can afford are not looked at.
     `to_go` is scratch of 2^m, `unions` of 3·2^m and all zeros before and after: per union its place in the table and 1, the unions by
     number of blocks, per union the blocks next to it.
     """
@@ -123,9 +125,10 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, u
     made, scan = prices.made, prices.scan
     full = (1 << m) - 1
     listed, beside = full + 1, 2 * (full + 1)
-    cost = 0.0
+    cost, slowest = 0.0, np.inf
     for k in range(m):
         cost += keeping_in_mjoin(sets, prices, blocks[k], whole)
+        slowest = min(slowest, paces[blocks[k]])
         unions[1 << k] = blocks[k] + 1
         unions[listed + k] = 1 << k
         near = 0
@@ -133,6 +136,7 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, u
             if around[blocks[k]] & masks[blocks[j]]:
                 near |= 1 << j
         unions[beside + (1 << k)] = near
+    largest = limit / (made * slowest) * (1.0 + SPARED) if made * slowest > 0.0 else np.inf
     count, taken = m, 0
     while taken < count:
         u = unions[listed + taken]
@@ -144,19 +148,26 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, u
             left &= left - 1
             grown = u | (1 << k)
             if unions[grown] == 0:
-                unions[grown] = find(keys, places, multiplier, shift, mask | masks[blocks[k]]) + 1
+                union = find(keys, places, multiplier, shift, mask | masks[blocks[k]])
+                if sizes[union] > largest and grown != full:
+                    continue
+                unions[grown] = union + 1
                 unions[beside + grown] = unions[beside + u] | unions[beside + (1 << k)]
                 unions[listed + count] = grown
                 count += 1
     to_go[full] = 0.0
-    for place in range(count - 2, -1, -1):
+    for place in range(count - 1, -1, -1):
         u = unions[listed + place]
+        if u == full:
+            continue
         here = unions[u] - 1
         best = np.inf
         left = unions[beside + u] & ~u
         while left:
             k = lowest(left)
             left &= left - 1
+            if unions[u | (1 << k)] == 0:
+                continue
             step = to_go[u | (1 << k)]
             if scan != 0.0 and equal_around[here] & masks[blocks[k]] == 0:
                 step += scan * (sizes[here] * sizes[blocks[k]])
@@ -225,7 +236,7 @@ def join_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, un
     if m == 2:
         return binary_excess(sets, prices, blocks[0], blocks[1])
     if m <= EXACT_INPUTS:
-        return rounded(mjoin_excess(sets, prices, blocks, m, whole, unions, to_go), prices.grain)
+        return rounded(mjoin_excess(sets, prices, blocks, m, whole, np.inf, unions, to_go), prices.grain)
     return rounded(greedy_excess(sets, prices, blocks, m, whole), prices.grain)
 
 

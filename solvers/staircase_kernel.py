@@ -322,6 +322,19 @@ def wide_mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: i
 
 
 @released
+def lighter(ms: Floats, count: int, m: float) -> int:
+    """The first of `count` values, which fall, that is at most m."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) >> 1
+        if ms[middle] <= m:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@released
 def staircases(
     sets: Sets,
     prices: Prices,
@@ -634,7 +647,16 @@ def staircases(
             if joins == 2:
                 node = binary_excess(sets, prices, blocks[0], blocks[1])
             elif joins <= DENSE_INPUTS:
-                node = rounded(mjoin_excess(sets, prices, blocks, joins, whole, dense_unions, dense_to_go), prices.grain)
+                # Nothing above the limit, or above a point that needs no more memory, is asked for.
+                limit, m = most_e, 0.0
+                for k in range(joins):
+                    m += least_m[blocks[k]]
+                bought = lighter(here_m, count, m)
+                if bought < count:
+                    limit = min(limit, here_e[bought])
+                for k in range(joins):
+                    limit -= least_e[blocks[k]]
+                node = rounded(mjoin_excess(sets, prices, blocks, joins, whole, limit, dense_unions, dense_to_go), prices.grain)
             else:
                 node = rounded(wide_mjoin_excess(sets, prices, blocks, joins, whole, wide_to_go), prices.grain)
 

@@ -45,7 +45,11 @@ def all_plans(sets: Sets, prices: Prices, cap_e: float, cap_m: float, room: int)
                 left_at[depth], tried[depth] = left & ~sets.mask[s], -1
                 continue
             m = depth + 1
-            e = binary_excess(sets, prices, blocks[0], blocks[1]) if m == 2 else mjoin_excess(sets, prices, blocks, m, sets.mask[v], unions, to_go)
+            e = (
+                binary_excess(sets, prices, blocks[0], blocks[1])
+                if m == 2
+                else mjoin_excess(sets, prices, blocks, m, sets.mask[v], np.inf, unions, to_go)
+            )
             # Every choice of the blocks' plans.
             level, pick[0], part_e[0], part_m[0] = 0, 0, e, 0.0
             while level >= 0:
