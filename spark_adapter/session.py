@@ -87,8 +87,21 @@ def open_session(spark: Mapping[str, str], master: str | None = None, log: Path 
             session = builder.getOrCreate()
     except (*SPARK_ERRORS, OSError, ValueError) as error:
         raise BindingError([("/spark", f"Spark does not start on {chosen}: {said(error)}")]) from error
+    if fresh and chosen.startswith("local"):
+        _without_checksums(session)
     send_code(session)
     return session
+
+
+def _without_checksums(session: SparkSession) -> None:
+    """No file of checksums beside every file on local disks: Hadoop starts a process (`chmod`) for each of the two, some twenty a batch.
+
+    Executors of a local master live in the driver's process and share its file system.
+    """
+    context = session.sparkContext
+    jvm = context._jvm
+    assert jvm is not None
+    jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI("file:///"), context._jsc.hadoopConfiguration()).setWriteChecksum(False)
 
 
 def send_code(spark: SparkSession) -> None:

@@ -149,8 +149,9 @@ def evict(program: Program, grid: Grid, cell: int, store: Store, watermark: int)
 
 
 def _nothing_yet() -> dict[str, Any]:
-    """The notes of a cell that no row has come to: chunks with their sizes, rows per counted stream, materialized modules, batches."""
-    return {"chunks": {}, "counts": {}, "modules": [], "batch": 0}
+    """The notes of a cell that no row has come to: chunks with their sizes, rows per counted stream, materialized modules, batches,
+    and the latest event time of each stream."""
+    return {"chunks": {}, "counts": {}, "modules": [], "batch": 0, "latest": {}}
 
 
 def _death(module: Module, pane: int) -> int:
@@ -195,6 +196,8 @@ class _Batch:
         self.entries: dict[str, _Entries] = {cache.key: _Entries() for cache in program.caches}
         self.counts: dict[tuple[str, str, int], _Counts] = {}
         self.meta: dict[str, Any] = {}
+        self.horizon = watermark
+        """The watermark of the next batch is at least this: what it passes need not be kept."""
         self.lengths = {stream.name: stream.rows for stream in program.streams if stream.rows is not None}
         self.pushing: dict[str, np.ndarray[Any, np.dtype[np.int64]]] = {}
         """Per stream of a row window: the arrival numbers of its new rows."""
@@ -269,15 +272,18 @@ class _Batch:
             if frame is None or not frame.height:
                 continue
             kept = frame.filter(pl.col("ts") >= self.watermark)
+            if kept.height:
+                first, last = kept["ts"].min(), kept["ts"].max()
+                assert isinstance(first, int) and isinstance(last, int)
+                self.meta["latest"][stream.name] = max(last, self.meta["latest"].get(stream.name, last))
             if self.grid.home(self.cell, (stream.name,)):
                 seen[stream.name] = {"rows": kept.height, "late": frame.height - kept.height}
                 if kept.height:
-                    first, last = kept["ts"].min(), kept["ts"].max()
-                    assert isinstance(first, int) and isinstance(last, int)
                     seen[stream.name] |= {"first": first, "last": last}
             let_in = _chosen(kept, self.program.admitted, salt=0)
             if let_in.height:
                 punctual[stream.name] = let_in
+        self.horizon = max(self.watermark, self._least_watermark())
         if self.program.counted:
             punctual = self._numbered(punctual)
         for stream in self.program.streams:
@@ -286,6 +292,13 @@ class _Batch:
                 frame = frame.with_columns(mx=pl.col("ts"), hi=pl.lit(FOREVER) if stream.rows is not None else pl.col("ts") + stream.window)
                 self.held[stream.name].new = self._with_deaths(frame.drop("ts"), new=True)
         return seen
+
+    def _least_watermark(self) -> int:
+        """What the next watermark is at least: Spark takes the earliest over the streams, each by the latest row of all cells, in milliseconds."""
+        latest = self.meta["latest"]
+        if any(stream.delay is None or stream.name not in latest for stream in self.program.streams):
+            return self.watermark
+        return min((int(latest[stream.name]) // 1000 - (stream.delay or 0)) * 1000 for stream in self.program.streams)
 
     def _numbered(self, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """New rows in their order of arrival, with their numbers in it, and in their streams where windows are counted in rows."""
@@ -341,7 +354,7 @@ class _Batch:
 
     def _put(self, module: Module, held: _Held, rows: pl.DataFrame) -> None:
         """Add rows to the chunks of a module and write those that changed."""
-        rows = rows.select("hi", "mx", "h", *module.columns).filter(pl.col("hi") >= self.watermark)
+        rows = rows.select("hi", "mx", "h", *module.columns).filter(pl.col("hi") >= self.horizon)
         if not rows.height:
             return
         for pane, part in self._panes(module, rows):
@@ -377,7 +390,7 @@ class _Batch:
         return [(int(key[0]), part) for key, part in parts.items()]
 
     def _keep(self) -> dict[str, Sequence[int]]:
-        """Write new rows, and drop from windows counted in rows what has been pushed out."""
+        """Write new rows, and drop what no later row can need: what the next watermark passes, and has been pushed out of windows counted in rows."""
         for module in self.program.modules:
             held = self.held[module.key]
             if held.new is not None:
@@ -391,8 +404,9 @@ class _Batch:
                     del self.meta["chunks"][f"{module.key}|{pane}"]
                 elif alive.height < frame.height and len(module.streams) > 1:
                     self._write(module, pane, alive)
-        self.store.put(META, json.dumps(self.meta).encode())
         chunks: dict[str, Sequence[int]] = self.meta["chunks"]
+        _drop_dead(self.modules, self.store, chunks, self.horizon)
+        self.store.put(META, json.dumps(self.meta).encode())
         return chunks
 
     def _alive(self, counted: Sequence[str]) -> pl.Expr:

@@ -48,6 +48,8 @@ class Stream:
     attributes: tuple[str, ...]
     payload: tuple[str, ...]
     tuple_bytes: float
+    delay: int | None = None
+    """By how many milliseconds the watermark trails this stream's latest event time, where that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +187,8 @@ class Program:
         return tuple(column for stream in self.streams for column in stream.payload)
 
 
-def program_of(plan: Plan, payload: Mapping[str, int]) -> Program:
-    """The program of a checked plan, for results that take `payload[stream]` columns of each stream."""
+def program_of(plan: Plan, payload: Mapping[str, int], delays: Mapping[str, int] | None = None) -> Program:
+    """The program of a checked plan, for results that take `payload[stream]` columns of each stream, whose watermarks trail by `delays`."""
     query = plan.query
     used = _attributes(query)
     streams = {
@@ -197,6 +199,7 @@ def program_of(plan: Plan, payload: Mapping[str, int]) -> Program:
             used[stream.name],
             tuple(f"{stream.name}/{i}" for i in range(payload[stream.name])),
             stream.tuple_bytes,
+            (delays or {}).get(stream.name),
         )
         for stream in query.streams
     }

@@ -101,6 +101,8 @@ def main(arguments: Sequence[str] = ()) -> None:
         while began is None or time.monotonic() - began < given.minutes * 60:
             time.sleep(0.5)
             progress = pipeline.progress
+            if not progress.running:
+                pipeline.await_termination()  # raises what ended it
             if progress.batches == seen or not progress.rows:
                 continue
             began = began or time.monotonic()

@@ -1,11 +1,12 @@
 """Engine stem against Spark's own joins.
 
-    python -m tests.bench.bench_stem [--rows 1600000] [--rounds 5] [--bad-rounds 5] [--results table.txt]
+    python -m tests.bench.bench_stem [--rows 1600000] [--rounds 5] [--minutes 60] [--results table.txt]
 
 The same rows through Spark: stem, native joins in the plan's order, in the order of the query's streams (as one would type it) and in
 the worst order without a cross product. All read the same Parquet files in the same batches and write the same results to Parquet. Every
 engine runs three batches to warm up, then they take turns; figures are medians. CPU is that of the driver, the JVM and Spark's Python workers
-together, and holds on a machine that others use too; rows/s do not.
+together, and holds on a machine that others use too; rows/s do not. The worst order takes minutes a run: it is left out of rounds that it would
+make end after `--minutes`.
 
 The workload is a chain of four streams of equal rates and windows. A row of a finds two partners in b, one of b six in c, one of c not one
 in d: the selective join is the last one typed. About as many results as rows. The numbers of values were chosen, before anything was
@@ -106,10 +107,30 @@ def tree_cpu() -> dict[str, float]:
     ours = {os.getpid()}
     while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
         ours |= more
-    return {kind: sum(used[pid] for pid in ours if pid in used and kinds[pid] == kind) for kind in ("driver", "jvm", "workers")}
+    found = {kind: sum(used[pid] for pid in ours if pid in used and kinds[pid] == kind) for kind in ("driver", "jvm", "workers")}
+    for pid in ours:
+        if kinds.get(pid) == "jvm":
+            for kind, seconds in _of_the_jvm_itself(pid).items():
+                found["jvm"] -= seconds
+                found[f"jvm's {kind}"] = found.get(f"jvm's {kind}", 0.0) + seconds
+    return found
 
 
-BAD_ORDERS = ("native, order of the streams", "native, worst order")
+def _of_the_jvm_itself(pid: int) -> dict[str, float]:
+    """CPU seconds of the threads of a JVM that compile its code and collect its garbage."""
+    found = {"compiler": 0.0, "collector": 0.0}
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            name, _, rest = (thread / "stat").read_text().partition("(")[2].rpartition(")")
+        except OSError:
+            continue
+        kind = "compiler" if name.startswith(("C1 ", "C2 ")) else "collector" if name.startswith(("GC ", "G1 ")) else None
+        if kind is not None:
+            found[kind] += sum(map(int, rest.split()[11:13])) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+STEM, TYPED, WORST = "stem", "native, order of the streams", "native, worst order"
 WARM_UP = 3  # batches of the same size: enough for the JVM to have compiled what it will run
 CHAIN = {
     "a": Flow(1000, 30, {"x": 30_000}),
@@ -119,7 +140,7 @@ CHAIN = {
 }
 
 
-def on_spark(rows: int, batches: int, rounds: int, bad_rounds: int, results: str) -> None:
+def on_spark(rows: int, batches: int, rounds: int, minutes: float, results: str) -> None:
     from spark_adapter.session import open_session
 
     spark = open_session({})
@@ -130,9 +151,10 @@ def on_spark(rows: int, batches: int, rounds: int, bad_rounds: int, results: str
         write(folder / "all", seconds, batches)
         plans = chain_plans()
         found: dict[str, list[dict[str, float]]] = {title: [] for title in plans}
+        began = time.monotonic()
         for k in range(rounds + 1):
             for title, (plan, engine) in plans.items():
-                if title in BAD_ORDERS and k > bad_rounds:
+                if title == WORST and time.monotonic() - began + to_come(found, rounds - k) > 60 * minutes:
                     continue
                 # A place of its own: Spark's stores may still upload a snapshot after a run has ended.
                 place = folder / f"run {k} {title}"
@@ -148,6 +170,12 @@ def on_spark(rows: int, batches: int, rounds: int, bad_rounds: int, results: str
     print(table, flush=True)
 
 
+def to_come(found: Mapping[str, Sequence[Mapping[str, float]]], rounds: int) -> float:
+    """Seconds that one more run of the worst order and `rounds` of all others will take, as they did last."""
+    last = {title: listed[-1]["seconds"] for title, listed in found.items() if listed}
+    return last.get(WORST, 0.0) + rounds * sum(seconds for title, seconds in last.items() if title != WORST)
+
+
 def reported(rows: int, found: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
     """The medians so far, and where stem's time goes."""
     assert len({figures["results"] for listed in found.values() for figures in listed}) == 1, "the engines disagree"
@@ -156,16 +184,18 @@ def reported(rows: int, found: Mapping[str, Sequence[Mapping[str, float]]]) -> l
         for title, listed in found.items()
         if listed
     }
-    stem = medians["stem"]
+    stem = medians[STEM]
     lines = [f"{rows:,} rows, {stem['results']:,.0f} results"]
     for title, median in medians.items():
         ratios = f"; stem is {median['seconds'] / stem['seconds']:.1f} times as fast, on {median['cpu'] / stem['cpu']:.1f} times less CPU"
         lines.append(
             f"{title} ({median['rounds']} rounds): {rows / median['seconds']:,.0f} rows/s, {median['cpu']:.1f} CPU s, "
-            f"peak state {median['state'] / 1e6:.1f} MB{'' if title == 'stem' else ratios}"
+            f"peak state {median['state'] / 1e6:.1f} MB{'' if title == STEM else ratios}"
         )
-    parts = {part: seconds for part, seconds in stem.items() if part.startswith(("wall ", "cpu "))}
-    lines.append("stem, seconds: " + ", ".join(f"{part} {seconds:.1f}" for part, seconds in parts.items()))
+    for title, median in medians.items():
+        for kind, what in (("wall ", "wall"), ("cpu ", "CPU")):
+            parts = {part.removeprefix(kind): seconds for part, seconds in median.items() if part.startswith(kind)}
+            lines.append(f"{title}, {what} seconds: " + ", ".join(f"{part} {seconds:.1f}" for part, seconds in parts.items()))
     return lines
 
 
@@ -179,10 +209,10 @@ def chain_plans() -> dict[str, tuple[Plan, str]]:
     written = left_deep(request, tuple(CHAIN))
     assert written is not None
     return {
-        "stem": (stem, "stem"),
+        STEM: (stem, "stem"),
         "native, the plan's order": (best, "native"),
-        BAD_ORDERS[0]: (written, "native"),
-        BAD_ORDERS[1]: (worst, "native"),
+        TYPED: (written, "native"),
+        WORST: (worst, "native"),
     }
 
 
@@ -244,6 +274,7 @@ def one_run(spark: Any, folder: Path, place: Path, plan: Plan, engine: str) -> d
     }
     figures |= {f"cpu {kind}": after[kind] - before[kind] for kind in after}
     figures |= {f"cpu operator {part}": used for part, used in pipeline.progress.statistics.get("cpu_seconds", {}).items()}
+    figures["wall first batch"] = reports[0]["durationMs"]["triggerExecution"] / 1000
     for report in reports:
         for phase, milliseconds in report["durationMs"].items():
             figures[f"wall {phase}"] = figures.get(f"wall {phase}", 0.0) + milliseconds / 1000
@@ -255,10 +286,10 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--rows", type=int, default=1_600_000)
     parser.add_argument("--batches", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--bad-rounds", type=int, default=5, help="rounds of native joins in the typed and the worst order, which take minutes each")
+    parser.add_argument("--minutes", type=float, default=60, help="after which no run of the worst order shall make it end")
     parser.add_argument("--results", default="", help="a file that is given the table after every run")
     given = parser.parse_args(list(arguments))
-    on_spark(given.rows, given.batches, given.rounds, given.bad_rounds, given.results)
+    on_spark(given.rows, given.batches, given.rounds, given.minutes, given.results)
 
 
 if __name__ == "__main__":

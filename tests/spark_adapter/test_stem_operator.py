@@ -75,6 +75,31 @@ def test_row_windows_give_the_rows_of_the_definition(case: Case) -> None:
     assert run(case.plan, case.batches, case.parallelism)[1] == by_definition(case.plan.query, case.batches)
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.booleans().flatmap(lambda counted: cases(counted)), st.lists(st.integers(0, 8), min_size=4, max_size=4))
+def test_what_the_next_watermark_passes_is_let_go_at_once_and_is_not_missed(case: Case, quarters: list[int]) -> None:
+    """The watermark as Spark moves it: the earliest over the streams of the latest event time less the stream's delay."""
+    delays = {stream.name: 250 * late for stream, late in zip(case.plan.query.streams, quarters, strict=False)}
+    cells = Cells(case.plan, case.parallelism, delays)
+    latest: dict[str, int] = {}
+    batches: list[tuple[Batch, int]] = []
+    found: Results = Counter()
+    watermark = -1
+    for batch, _ in case.batches:
+        batches.append((batch, watermark))
+        found += cells.work_off(batch, watermark)
+        for name, rows in batch.items():
+            if rows:
+                latest[name] = max(latest.get(name, -1), *(row["ts"] for row in rows))
+        if len(latest) == len(delays):
+            watermark = max(watermark, min(latest[name] - 1000 * delay for name, delay in delays.items()))
+        if cells.grid.cells == 1:
+            modules = {module.key: module for module in cells.program.modules if not module.counted}
+            kept = [name.split("|") for name in cells.stores[0].content if name.split("|")[0] in modules]
+            assert all((int(pane) + 1) * modules[key].pane > watermark for key, pane in kept)
+    assert found == by_definition(case.plan.query, batches)
+
+
 @settings(max_examples=25, deadline=None)
 @given(cases(most_streams=6))
 def test_six_streams_give_the_rows_of_the_definition(case: Case) -> None:
