@@ -25,7 +25,8 @@ query = make_query({"a": 5, "b": 5}, ["a.x = b.x"])
 quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 spark = open_session({"spark.driver.extraJavaOptions": quick, "spark.executor.extraJavaOptions": quick}, "local-cluster[2,1,1024]")
 schemas = {name: "id BIGINT, ts TIMESTAMP, x BIGINT" for name in ("a", "b")}
-pipeline = spark_adapter.compile(make_plan(query, ["a", "b"]), bindings_of(folder, schemas), spark).start()
+bindings = bindings_of(folder, schemas, spark={"spark.sql.streaming.noDataMicroBatches.enabled": "false"})
+pipeline = spark_adapter.compile(make_plan(query, ["a", "b"]), bindings, spark).start()
 pipeline.await_termination()
 
 def where(_):
