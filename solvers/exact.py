@@ -228,7 +228,12 @@ def _grain(value: float) -> float:
 def _numbering(model: CostModel, mask: int) -> list[int]:
     """The streams of a part, those first whose cheapest pair costs most: partitions place the lowest stream first, and dear ones fail early."""
     graph = model.graph
-    cheapest = {i: min(graph.size(1 << i | 1 << j) for j in bits(graph.neighbours[i])) / graph.window_seconds[i] for i in bits(mask)}
+    cheapest = dict.fromkeys(bits(mask), math.inf)
+    for edge in graph.edges:
+        if edge.mask & mask:
+            size = graph.size(edge.mask)
+            for i in (edge.left, edge.right):
+                cheapest[i] = min(cheapest[i], size / graph.window_seconds[i])
     return sorted(cheapest, key=lambda i: (-cheapest[i], i))
 
 

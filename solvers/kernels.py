@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import NamedTuple, TypeVar, cast
 
 import numba
@@ -295,16 +296,22 @@ def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS, orde
     def local(mask: int) -> int:
         return sum(1 << place[i] for i in bits(mask & component))
 
-    neighbours = np.array([local(graph.neighbours[i]) for i in streams], np.int64)
+    edges = [edge for edge in graph.edges if edge.mask & ~component == 0]
+    ends = [(place[edge.left], place[edge.right]) for edge in edges]
+    next_to, equal_to = [0] * n, [0] * n
+    edges_of: list[list[int]] = [[] for _ in streams]
+    for e, (left, right) in enumerate(ends):
+        next_to[left] |= 1 << right
+        next_to[right] |= 1 << left
+        if edges[e].equality:
+            equal_to[left] |= 1 << right
+            equal_to[right] |= 1 << left
+        edges_of[left].append(e)
+        edges_of[right].append(e)
+    neighbours, equal_neighbours = np.array(next_to, np.int64), np.array(equal_to, np.int64)
     masks, last = list_connected(neighbours, limit)
     if masks.size == 0:
         return None
-    equal_neighbours = np.array([local(graph.equal_neighbours[i]) for i in streams], np.int64)
-    edges = [(place[edge.left], place[edge.right], edge.selectivity) for edge in graph.edges if edge.mask & ~component == 0]
-    edges_of: list[list[int]] = [[] for _ in streams]
-    for e, (left, right, _) in enumerate(edges):
-        edges_of[left].append(e)
-        edges_of[right].append(e)
     observed = [(local(mask), selectivity) for mask, selectivity in graph.observed if mask & ~component == 0]
     keys, places, multiplier, shift = hash_table(masks, n)
     size, pace, bytes_, around, equal_around = figures(
@@ -319,10 +326,10 @@ def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS, orde
         np.array([graph.tuple_bytes[i] for i in streams]),
         neighbours,
         equal_neighbours,
-        np.array([1 << left | 1 << right for left, right, _ in edges], np.int64),
-        np.array([selectivity for _, _, selectivity in edges], np.float64),
+        np.array([1 << left | 1 << right for left, right in ends], np.int64),
+        np.array([edge.selectivity for edge in edges], np.float64),
         np.array([e for listed in edges_of for e in listed], np.int64),
-        np.cumsum([0, *(len(listed) for listed in edges_of)]).astype(np.int64),
+        np.array([0, *accumulate(map(len, edges_of))], np.int64),
         np.array([mask for mask, _ in observed], np.int64),
         np.array([selectivity for _, selectivity in observed], np.float64),
     )
