@@ -5,6 +5,7 @@ and log-uniform ones in 1e-4..1e-1); `--quick` stops at 12 streams with three gr
 
 * frontier and capped: the search itself, from the join graph to the figures of every plan asked for, as the prototype's times are: the
   whole frontier, and least CPU under a memory cap a third of the way from the mjoin's memory to the best binary tree's;
+* nothing fits: the proof of that, under the same memory cap and a CPU cap that leaves 99 % of the best plan's excess over what every plan pays;
 * plan: what `solvers.planner.plan` takes for the capped request, plan document included;
 * JTree-Finder: its time for all plans, over the frontier's; compiled over the same tables. DuckDB: EXPLAIN of the same join.
 
@@ -25,11 +26,11 @@ import duckdb
 from models.request import Costs, Method, Options, PlanRequest, Query, Resources
 from solvers.cost import CostModel
 from solvers.deadline import Deadline
-from solvers.exact import Solver
+from solvers.exact import Solver, exact
 from solvers.graph import JoinGraph, join_graph
 from solvers.kernels import MAX_SETS, best_binary_tree
 from solvers.planner import plan
-from solvers.search import Caps, point_of
+from solvers.search import Caps, Problem, point_of
 from solvers.staircase_kernel import FRONTIER, LEAST_CPU
 from solvers.warm import warm
 from tests.bench.jtree_finder import jtree_finder
@@ -80,7 +81,19 @@ PROTOTYPE: dict[tuple[str, str, float, int], tuple[float | None, float | None]] 
     ("log", "clique", 0.0, 14): (None, None),
     ("log", "clique", 0.0, 16): (None, 2333.0),
 }
+# And for the proof that nothing fits, random graphs of degree 2.5.
+PROVING: dict[tuple[str, int], float] = {
+    ("paper", 8): 0.09,
+    ("paper", 12): 0.8,
+    ("paper", 16): 13.0,
+    ("paper", 20): 198.0,
+    ("log", 8): 0.12,
+    ("log", 12): 1.0,
+    ("log", 16): 10.0,
+    ("log", 20): 355.0,
+}
 SELECTIVITIES: dict[str, tuple[float, float] | None] = {"paper": None, "log": (-4.0, -1.0)}
+BELOW = 0.99  # of the best plan's excess: a CPU cap that nothing keeps
 TIGHT = 0.3  # the memory cap lies this far up from the plain mjoin to the best binary tree
 LIMIT = 10.0  # seconds per search
 FINDER_STREAMS = 10  # beyond, JTree-Finder's plans number billions
@@ -120,6 +133,13 @@ def searched(graph: JoinGraph, caps: Caps, goal: int) -> bool:
     return part.search(solver.limits(caps, goal), Deadline.after(LIMIT)).complete
 
 
+def beyond(model: CostModel, caps: Caps) -> Caps:
+    """The same memory cap with a CPU cap just too low for any plan."""
+    best = exact(Problem(model, caps), Deadline.after(LIMIT)).best
+    pays = Solver(model, MAX_SETS).pays
+    return Caps(pays + BELOW * (best.cpu - pays), caps.memory_bytes)
+
+
 def second(call: Callable[..., T], *arguments: object) -> tuple[T, float]:
     """The answer of a second run and its milliseconds; a run of over a second is not repeated."""
     answer, taken = timed(call, *arguments)
@@ -143,12 +163,12 @@ def main(arguments: list[str] | None = None) -> None:
     warm()
     jtree_finder(CostModel(join_graph(random_graph(random.Random(0), 4, "chain")), Costs()), Caps())
     print("median (worst) ms of CPU; × is the ratio of medians to the prototype's")
-    print("| setting | shape | degree | n | frontier | × | capped | × | plan | DuckDB | JTree-Finder × | proven |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
+    print("| setting | shape | degree | n | frontier | × | capped | × | nothing fits | × | plan | DuckDB | JTree-Finder × | proven |")
+    print("|" + "---|" * 14)
     for (setting, shape, degree, n), (prototype_a, prototype_b) in PROTOTYPE.items():
         if (options.quick and n > 12) or (options.setting and setting != options.setting):
             continue
-        whole, capped, planned, peers, finders, proven = [], [], [], [], [], 0
+        whole, capped, nothing, planned, peers, finders, proven = [], [], [], [], [], [], 0
         repetitions = 3 if options.quick else 9 if n < 16 else 5
         for seed in range(repetitions):
             query = random_graph(random.Random(seed), n, shape, degree=degree, windows=(options.window,), log_selectivity=SELECTIVITIES[setting])
@@ -164,13 +184,17 @@ def main(arguments: list[str] | None = None) -> None:
             whole.append(taken)
             best, taken = second(searched, graph, caps, LEAST_CPU)
             capped.append(taken)
-            proven += frontier and best
+            none, taken = second(searched, graph, beyond(model, caps), LEAST_CPU)
+            nothing.append(taken)
+            proven += frontier and best and none
             planned.append(second(plan, request)[1])
             peers.append(duckdb_milliseconds(query))
             if n <= FINDER_STREAMS:
                 finders.append(timed(jtree_finder, model, Caps())[1] / whole[-1])
         cells = [setting, shape, degree, n, spread(whole), against(whole, prototype_a), spread(capped), against(capped, prototype_b)]
         cells += [
+            spread(nothing),
+            against(nothing, PROVING.get((setting, n)) if degree == 2.5 else None),
             spread(planned),
             f"{statistics.median(peers):.1f}",
             f"{statistics.median(finders):.0f}" if finders else "",
