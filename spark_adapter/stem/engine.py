@@ -93,7 +93,7 @@ def stem(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid:
     """
     fields = {name: _row(frame).fields for name, frame in streams.items()}
     delays = {name: _milliseconds(frame.sparkSession, bindings.streams[name].watermark) for name, frame in streams.items()}
-    program = program_of(plan, {name: len(found) for name, found in fields.items()}, delays)
+    program = program_of(plan, {name: len(found) for name, found in fields.items()}, delays, folder)
     keys = tuple(spread_keys(grid.cells, partitions))
     wanted = attributes(plan.query)
     packets: DataFrame | None = None

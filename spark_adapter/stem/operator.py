@@ -150,8 +150,8 @@ def evict(program: Program, grid: Grid, cell: int, store: Store, watermark: int)
 
 def _nothing_yet() -> dict[str, Any]:
     """The notes of a cell that no row has come to: chunks with their sizes, rows per counted stream, materialized modules, batches,
-    and the latest event time of each stream."""
-    return {"chunks": {}, "counts": {}, "modules": [], "batch": 0, "latest": {}}
+    and the latest event time of each stream in this run."""
+    return {"chunks": {}, "counts": {}, "modules": [], "batch": 0, "run": "", "latest": {}}
 
 
 def _death(module: Module, pane: int) -> int:
@@ -240,6 +240,8 @@ class _Batch:
         found = self.store.get(META)
         self.meta = json.loads(found) if found else _nothing_yet()
         self.meta["batch"] += 1
+        if self.meta["run"] != self.program.run:
+            self.meta["run"], self.meta["latest"] = self.program.run, {}
         self.before = {name: self.meta["counts"].get(name, 0) for name in self.lengths}
         # What is dead is removed by name, unread: after a long batch that is most of the state.
         _drop_dead(self.modules, self.store, self.meta["chunks"], self.watermark)

@@ -175,6 +175,8 @@ class Program:
     caches: tuple[Cached, ...]
     admitted: float = 1.0
     """Share of every stream's rows that is let in at all: below 1 where keeping the windows alone takes too much of the CPU."""
+    run: str = ""
+    """Names the run. Spark moves its watermark by what a run has seen, and forgets that with the run; so do we."""
 
     @property
     def counted(self) -> bool:
@@ -187,7 +189,7 @@ class Program:
         return tuple(column for stream in self.streams for column in stream.payload)
 
 
-def program_of(plan: Plan, payload: Mapping[str, int], delays: Mapping[str, int] | None = None) -> Program:
+def program_of(plan: Plan, payload: Mapping[str, int], delays: Mapping[str, int] | None = None, run: str = "") -> Program:
     """The program of a checked plan, for results that take `payload[stream]` columns of each stream, whose watermarks trail by `delays`."""
     query = plan.query
     used = _attributes(query)
@@ -219,7 +221,8 @@ def program_of(plan: Plan, payload: Mapping[str, int], delays: Mapping[str, int]
     kept = [modules[name] for name in streams] + [modules[operator.id] for operator in plan.operators[:-1]]
     made = {route.input: route for join in joins for route in join.routes}
     completed = tuple(_upkept(query, cache, made, modules) for cache in caches.values())
-    return Program(tuple(streams.values()), tuple(kept), tuple(joins), completed, plan.allocation.admitted if plan.allocation else 1.0)
+    admitted = plan.allocation.admitted if plan.allocation else 1.0
+    return Program(tuple(streams.values()), tuple(kept), tuple(joins), completed, admitted, run)
 
 
 def _attributes(query: Query) -> dict[str, tuple[str, ...]]:

@@ -62,6 +62,7 @@ class Cells:
     parallelism: int = 1
     delays: Mapping[str, int] | None = None
     """Milliseconds by which watermarks trail the streams, for those who know."""
+    runs: int = 0
     outcomes: list[Outcome] = field(default_factory=list)
     stores: dict[int, Memory] = field(default_factory=dict)
     program: Program = field(init=False)
@@ -74,7 +75,8 @@ class Cells:
     def use(self, plan: Plan) -> None:
         """Go on with another plan over the same states."""
         self.plan = plan
-        self.program = program_of(plan, {stream.name: 1 for stream in plan.query.streams}, self.delays)
+        self.runs += 1
+        self.program = program_of(plan, {stream.name: 1 for stream in plan.query.streams}, self.delays, f"run {self.runs}")
 
     def work_off(self, batch: Batch, watermark: int) -> Counter[tuple[int, ...]]:
         found: Counter[tuple[int, ...]] = Counter()

@@ -76,16 +76,19 @@ def test_row_windows_give_the_rows_of_the_definition(case: Case) -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.booleans().flatmap(lambda counted: cases(counted)), st.lists(st.integers(0, 8), min_size=4, max_size=4))
-def test_what_the_next_watermark_passes_is_let_go_at_once_and_is_not_missed(case: Case, quarters: list[int]) -> None:
-    """The watermark as Spark moves it: the earliest over the streams of the latest event time less the stream's delay."""
+@given(st.booleans().flatmap(lambda counted: cases(counted)), st.lists(st.integers(0, 8), min_size=4, max_size=4), st.integers(0, 4))
+def test_what_the_next_watermark_passes_is_let_go_at_once_and_is_not_missed(case: Case, quarters: list[int], restart: int) -> None:
+    """The watermark as Spark moves it: the earliest over the streams of the latest event time in this run less the stream's delay."""
     delays = {stream.name: 250 * late for stream, late in zip(case.plan.query.streams, quarters, strict=False)}
     cells = Cells(case.plan, case.parallelism, delays)
     latest: dict[str, int] = {}
     batches: list[tuple[Batch, int]] = []
     found: Results = Counter()
     watermark = -1
-    for batch, _ in case.batches:
+    for place, (batch, _) in enumerate(case.batches):
+        if place == restart:
+            cells.use(case.plan)
+            latest = {}
         batches.append((batch, watermark))
         found += cells.work_off(batch, watermark)
         for name, rows in batch.items():
@@ -98,6 +101,28 @@ def test_what_the_next_watermark_passes_is_let_go_at_once_and_is_not_missed(case
             kept = [name.split("|") for name in cells.stores[0].content if name.split("|")[0] in modules]
             assert all((int(pane) + 1) * modules[key].pane > watermark for key, pane in kept)
     assert found == by_definition(case.plan.query, batches)
+
+
+def test_after_a_restart_the_watermark_waits_for_every_stream_again() -> None:
+    """Spark keeps the watermark where it was until a run has seen all streams: until then a row may come that an earlier run's would rule out."""
+    query = query_of({"a": 10, "b": 10}, [("a.x", "=", "b.x")])
+
+    def at(second: int) -> dict[str, int]:
+        return {"ts": second * SECOND, "x": 1, "y": 1, "id": second}
+
+    plan = make_plan(query, ["a", "b"])
+    cells = Cells(plan, delays={"a": 0, "b": 0})
+    batches: list[tuple[Batch, int]] = [
+        ({"a": [at(100)], "b": [at(200)]}, -1),
+        ({"a": [at(115), at(180)]}, 100 * SECOND),
+        ({"b": [at(120)]}, 100 * SECOND),
+    ]
+    found: Results = Counter()
+    for place, (batch, watermark) in enumerate(batches):
+        if place == 1:
+            cells.use(plan)
+        found += cells.work_off(batch, watermark)
+    assert found == by_definition(query, batches) == Counter({(115, 120): 1})
 
 
 @settings(max_examples=25, deadline=None)
