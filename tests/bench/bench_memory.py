@@ -3,9 +3,8 @@
     python -m tests.bench.bench_memory [--minutes 10] [--window 180] [--rows-per-second 100]
 
 Three streams, a tree of two joins by engine stem, so that one subresult is materialized. Held are tuple bytes: rows of every state times
-the plan's bytes of such a row. A state must hold more than its window: the watermark trails by its delay and by one batch, and
-rows leave by chunks, each a thirty-second of a window. A subresult of two streams has that excess twice. So batches must be short
-against the window; on a slow machine take a longer one.
+the plan's bytes of such a row. A state must hold more than its window: the watermark trails by its delay, and rows leave by chunks,
+each a thirty-second of a window. A subresult of two streams has that excess twice.
 The first window fills the states and is not judged. Judged is that held bytes stay within a fifth of the plan's `memory_bytes`
 and that the last minutes hold no more than the first. Spark's own figure, the bytes of RocksDB, is printed beside them: it rises and
 falls with RocksDB's own compaction.

@@ -265,15 +265,17 @@ def one_run(spark: Any, folder: Path, place: Path, plan: Plan, engine: str) -> d
     began, before = time.monotonic(), tree_cpu()
     pipeline.start().await_termination()
     seconds, after = time.monotonic() - began, tree_cpu()
+    # Spark ends workers that were idle for a minute, and what they had used is gone with them.
+    used = {kind: max(0.0, after[kind] - before[kind]) for kind in after}
     reports = pipeline._query.recentProgress if pipeline._query is not None else []
     figures = {
         "seconds": seconds,
-        "cpu": sum(after.values()) - sum(before.values()),
+        "cpu": sum(used.values()),
         "state": float(max(sum(operator["memoryUsedBytes"] for operator in report["stateOperators"]) for report in reports)),
         "results": float(pl.scan_parquet(place / "out" / "*.parquet").select(pl.len()).collect().item()),
     }
-    figures |= {f"cpu {kind}": after[kind] - before[kind] for kind in after}
-    figures |= {f"cpu operator {part}": used for part, used in pipeline.progress.statistics.get("cpu_seconds", {}).items()}
+    figures |= {f"cpu {kind}": spent for kind, spent in used.items()}
+    figures |= {f"cpu operator {part}": spent for part, spent in pipeline.progress.statistics.get("cpu_seconds", {}).items()}
     figures["wall first batch"] = reports[0]["durationMs"]["triggerExecution"] / 1000
     for report in reports:
         for phase, milliseconds in report["durationMs"].items():
