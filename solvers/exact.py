@@ -3,7 +3,8 @@
 Problem: of all join trees (paper 3's jtrees: joins of any number of inputs, every probe order) the best by the objective within the
 caps, or every trade-off worth having, or the proof that nothing fits and what it would take.
 Method: dynamic programming over connected sets with a staircase of (CPU, memory) per set (`staircase_kernel`), from seeds by
-state-removal and state-selection (`seed_kernel`); components on their own, summed up at the root (`components`).
+state-removal and state-selection (`seed_kernel`); of large graphs first over a beam of few sets of each size, whose plans are seeds of the
+search over all. Components on their own, summed up at the root (`components`).
 Guarantee: exact. Kernels compare excesses over what every plan pays; the answer is decided on priced figures, and
 nothing within a relative SLACK of a cap is dropped before that. At the deadline: the best plan so far, with the bound of `lower_bound`.
 Complexity: exponential in the number of streams; what is cut away by dominance and bounds decides.
