@@ -190,7 +190,8 @@ class Component:
         sets, prices = self.sets, self.prices
         binary = members_as_rows(self.splits, sets) if self.splits.size else np.array([(1 << sets.n) - 1], np.int64)
         total, progress = sets.mask.size, deadline.progress
-        beams = [beam for beam in BEAMS if beam * WORTH < total]
+        # Of a whole frontier the second beam takes as long as it saves: its plans are many.
+        beams = [beam for beam in (BEAMS[:1] if limits.goal == FRONTIER else BEAMS) if beam * WORTH < total]
         start = seeds(sets, prices, binary, EXPANSIONS if sets.n > QUICK_STREAMS else ONE_DESCENT if total > TINY_SETS else ONE_PLAN)
         stop, room = np.zeros(2, np.int64), QUICK_ROOM if self.quick else ROOM
         watched = deadline.watched(lambda: stop.put(0, 1), lambda: progress.doing(f"proving: {stop[1]} of {total} connected sets"))
