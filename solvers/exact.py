@@ -19,6 +19,7 @@ import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -65,7 +66,7 @@ BEAMS, WORTH = (20, 100), 250  # sets of each size to search first, where there 
 HASTY_SETS = 300_000  # whose tables and seeds take a quarter of a second
 PATIENT = 4.0  # seconds from which larger tables are worth their time
 QUICK_STREAMS, QUICK_SETS = 12, 1_000  # up to which the kernel ends in milliseconds
-TINY_SETS = 64  # up to which the kernel takes less time than a descent
+TINY_SETS = 128  # up to which the kernel takes less time than a descent, and under a cap than any seed
 QUICK_ROOM, ROOM, MORE_ROOM = 1 << 12, 1 << 22, 16  # points of all staircases: pages that are never written cost nothing
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
 
@@ -115,8 +116,6 @@ class Component:
     prices: Prices
     base: float
     """The CPU that every plan of this part pays."""
-    splits: Ints
-    """The best binary tree, for seeds; empty where it takes too long."""
     _joins: dict[tuple[int, ...], tuple[tuple[int, ...], ...]] = field(default_factory=dict)
 
     def orders(self, blocks: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
@@ -188,11 +187,10 @@ class Component:
     def search(self, limits: Limits, deadline: Deadline) -> Answer:
         """The kernels' answer."""
         sets, prices = self.sets, self.prices
-        binary = members_as_rows(self.splits, sets) if self.splits.size else np.array([(1 << sets.n) - 1], np.int64)
         total, progress = sets.mask.size, deadline.progress
         # Of a whole frontier the second beam takes as long as it saves: its plans are many.
         beams = [beam for beam in (BEAMS[:1] if limits.goal == FRONTIER else BEAMS) if beam * WORTH < total]
-        start = seeds(sets, prices, binary, EXPANSIONS if sets.n > QUICK_STREAMS else ONE_DESCENT if total > TINY_SETS else ONE_PLAN)
+        start = self._seeds(limits)
         stop, room = np.zeros(2, np.int64), QUICK_ROOM if self.quick else ROOM
         watched = deadline.watched(lambda: stop.put(0, 1), lambda: progress.doing(f"proving: {stop[1]} of {total} connected sets"))
         with nullcontext() if self.quick else watched:
@@ -206,6 +204,22 @@ class Component:
                 if beam and stairs.rows.size:
                     start = as_seeds(sets, start, stairs)
         return _answer(start, stairs)
+
+    @cached_property
+    def _binary(self) -> Ints:
+        """The members of the best binary tree, or of the mjoin where that takes too long."""
+        sets, costs = self.sets, self.model.costs
+        splits = binary_splits(sets, costs.join, costs.insert + costs.delete, costs.append, costs.probe, costs.scan, SEED_PAIRS)
+        return members_as_rows(splits, sets) if splits.size else np.array([(1 << sets.n) - 1], np.int64)
+
+    def _seeds(self, limits: Limits) -> Seeds:
+        """Plans to start from, as many as they are worth."""
+        sets = self.sets
+        tiny = sets.n <= QUICK_STREAMS and sets.mask.size <= TINY_SETS
+        if tiny and ((limits.goal == LEAST_CPU and limits.cap_m < math.inf) or (limits.goal == LEAST_BYTES and limits.cap_e < math.inf)):
+            none = np.empty(0)
+            return Seeds(none, none, np.empty(0, np.int64), np.empty((0, sets.n), np.int64))
+        return seeds(sets, self.prices, self._binary, EXPANSIONS if sets.n > QUICK_STREAMS else ONE_PLAN if tiny else ONE_DESCENT)
 
     def _tell(self, start: Seeds, progress: Progress) -> None:
         """Tell whoever listens of the plans at both ends of what there is."""
@@ -261,8 +275,7 @@ def component_of(model: CostModel, mask: int, limit: int) -> Component | None:
         grain=_grain(base),
         grain_bytes=_grain(model.leaves_bytes()),
     )
-    splits = binary_splits(sets, costs.join, indexed, costs.append, costs.probe, costs.scan, SEED_PAIRS)
-    return Component(model, streams, sets, prices, base, splits)
+    return Component(model, streams, sets, prices, base)
 
 
 def _affordable(deadline: Deadline) -> int:

@@ -109,7 +109,9 @@ def assert_equals_brute_force(seed: int) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(20))
-def test_exact_equals_brute_force(chunk: int) -> None:
+def test_exact_equals_brute_force(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if chunk % 2:
+        monkeypatch.setattr(solvers.exact, "TINY_SETS", 0)  # seeds, as larger graphs have them
     for seed in range(25 * chunk, 25 * chunk + 25):
         assert_equals_brute_force(seed)
 
