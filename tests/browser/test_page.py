@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import xml.etree.ElementTree as ElementTree
 from itertools import pairwise
@@ -13,27 +14,22 @@ from typing import Any
 import yaml
 
 from app.settings import Settings
+from models.request import Method, Options, PlanRequest, Resources
 from tests.app.serving import EXAMPLES, example, running, until
 from tests.app.tools import axe_script, python_tool
 from tests.browser.driving import PATIENCE, Opened, Service
+from tests.graphs import random_graph
 
 
-def clique(streams: int, time_limit: float) -> dict[str, Any]:
-    """A graph that exact search cannot finish within any patience."""
-    names = [f"s{i}" for i in range(streams)]
-    return {
-        "query": {
-            "streams": [{"name": name, "rate": 10 + 7 * (i * 5 % streams), "window": {"seconds": 60}} for i, name in enumerate(names)],
-            "predicates": [
-                {"left": f"{a}.k", "right": f"{b}.k", "selectivity": 0.01 + 0.03 * ((i * 7 + j * 3) % 11)}
-                for i, a in enumerate(names)
-                for j, b in enumerate(names)
-                if i < j
-            ],
-        },
-        "resources": {"cpu": 1e9, "memory_bytes": 1e15},
-        "options": {"method": "exact", "time_limit": time_limit},
-    }
+def endless() -> dict[str, Any]:
+    """A request that exact search cannot finish within any patience."""
+    asked = PlanRequest(
+        query=random_graph(random.Random(1), 18, "clique"),
+        resources=Resources(cpu=1e9, memory_bytes=1e15),
+        options=Options(method=Method.EXACT, time_limit=60.0),
+    )
+    body: dict[str, Any] = asked.model_dump(mode="json", exclude_none=True)
+    return body
 
 
 def test_the_first_plan_is_the_service_s_own(page_service: Service) -> None:
@@ -289,7 +285,7 @@ def test_a_long_solve_can_be_cancelled_and_the_last_answer_stays(page_service: S
     with page_service.opened() as it:
         last = it.fingerprint()
         it.page.click("#paste")
-        it.page.fill("#json", json.dumps(clique(18, 60.0)))
+        it.page.fill("#json", json.dumps(endless()))
         it.page.wait_for_function("() => /solving [0-9.]+ s/.test(document.querySelector('#status').textContent)", timeout=PATIENCE)
         it.page.wait_for_function("() => /so far .* CPU/.test(document.querySelector('#incumbent').textContent)", timeout=PATIENCE)
         it.page.wait_for_function("() => /gap [0-9.]+ %/.test(document.querySelector('#status').textContent)", timeout=PATIENCE)
