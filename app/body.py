@@ -1,6 +1,6 @@
 """From bytes to a validated model, strictly: the same for a request body over HTTP and a file on the command line.
 
-Text is UTF-8. A key given twice, NaN and Infinity, integers of thousands of digits and half a surrogate pair are
+Text is UTF-8. A key given twice, NaN, Infinity and 1e999, integers of thousands of digits and half a surrogate pair are
 refused with a pointer to where they are, and whatever cannot be read at all with the pointer "" (the whole body).
 JSON takes one pass; the places of what is refused are only looked for once something is. YAML is read by the rules
 of YAML 1.2's core schema, under which `1e-6` is a number and `=`, `no` and `2026-11-16` are text.
@@ -9,6 +9,7 @@ of YAML 1.2's core schema, under which `1e-6` is a number and `=`, `no` and `202
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -25,6 +26,8 @@ M = TypeVar("M", bound=BaseModel)
 
 MAX_NODES = 1_000_000  # a YAML file of a few lines can stand for billions of nodes by its aliases
 MAX_DEPTH = 100  # a request has ten levels; an alias can lead back to itself
+# Only such a number can be beyond the range of a double: an exponent of three digits, or very many digits.
+MAY_OVERFLOW = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{200}")
 MAX_REFUSED = 100  # like MAX_FAULTS: nobody mends more at a time
 
 
@@ -63,7 +66,7 @@ class _Twice(dict[str, Any]):
 def decode_json(data: bytes) -> Any:
     """The value of a JSON text. Raises BodyError."""
     text = _text(data)
-    suspicious = "\\ud" in text or "\\uD" in text
+    suspicious = "\\ud" in text or "\\uD" in text or MAY_OVERFLOW.search(text) is not None
 
     def pairs_hook(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         nonlocal suspicious
@@ -128,6 +131,8 @@ def _check(value: Any) -> None:
         location, item = waiting.pop()
         if isinstance(item, _Refused):
             errors.append((pointer(location), item.sentence))
+        elif isinstance(item, float) and not math.isfinite(item):
+            errors.append((pointer(location), "the number is beyond the range of numbers; it must be below 1e308"))
         elif isinstance(item, str) and not _is_unicode(item):
             errors.append((pointer(location), "text must be Unicode; this has half a surrogate pair"))
         elif isinstance(item, dict):

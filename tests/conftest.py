@@ -7,6 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# The same examples on every run, so that a build fails for what changed in it; `--hypothesis-profile explore` looks for new ones.
+settings.register_profile("fixed", derandomize=True)
+settings.register_profile("explore", derandomize=False, print_blob=True)
+settings.load_profile("fixed")
 
 ROOT = Path(__file__).parents[1]
 

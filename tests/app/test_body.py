@@ -40,6 +40,9 @@ def test_every_json_value_is_read_as_it_was_written(value: Any) -> None:
         (b'[{"a": NaN}]', "/0/a"),
         (b'{"rate": -Infinity}', "/rate"),
         (b'{"a": [1, ' + b"9" * 5000 + b"]}", "/a/1"),
+        (b'{"a": [1e308, -1e309]}', "/a/1"),
+        (b'{"a": 1' + b"0" * 210 + b"e+99}", "/a"),
+        (b'{"a": 0.1e+0310}', "/a"),
         (b'{"a": "\\ud800"}', "/a"),
         (b'{"a": {"\\uDFFF": 1}}', "/a"),
     ],
@@ -103,6 +106,11 @@ def test_yaml_numbers_and_words_are_those_of_the_core_schema() -> None:
     numbers = {"a": 1e-6, "b": 2.2e-6, "c": 1e6, "d": 10, "k": 0.5, "n": -3}
     words = {"e": "no", "f": "=", "g": "2026-11-16", "h": "1:30", "l": "1", "m": "1_000"}
     assert decode_yaml(text) == numbers | words | {"i": True, "j": None}
+
+
+def test_yaml_numbers_must_be_finite_too() -> None:
+    ((where, what),) = refusals(decode_yaml, b"streams:\n- rate: 1e999\n")
+    assert where == "/streams/0/rate" and "1e308" in what
 
 
 def test_yaml_anchors_and_merges_work() -> None:
