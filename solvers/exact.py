@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -40,13 +39,13 @@ from solvers.sensitivity import headroom
 from solvers.staircase_kernel import (
     DENSE_INPUTS,
     FRONTIER,
-    FULL,
     LEAST_BYTES,
     LEAST_CPU,
     LEAST_LOAD,
     Limits,
     Stairs,
     as_seeds,
+    at_once,
     bounds_of,
     staircases,
     wide_mjoin_excess,
@@ -60,14 +59,14 @@ STOPPED = "The exact search stopped at its time limit."
 AGREED = 1e-9  # two factors this close are one: each comes out of a bisection on rounded sums
 LOWER, LEAST_FACTOR = 16.0, 1e-12  # how rates are lowered to find some that fit, and where that ends
 SLACK = 1e-11  # of a cap: kernels and prices round differently, by far less than this
-LARGEST = 1e290  # sizes above this count as this: no plan that keeps them can be priced, and no infinity is subtracted
+DEAR_FIRST = np.empty(0, np.int64)
 EXPANSIONS = 60  # plans whose neighbours are tried as seeds
 BEAMS, WORTH = (20, 100), 250  # sets of each size to search first, where there are this many times as many sets in all
 HASTY_SETS = 300_000  # whose tables and seeds take a quarter of a second
 PATIENT = 4.0  # seconds from which larger tables are worth their time
 QUICK_STREAMS, QUICK_SETS = 12, 1_000  # up to which the kernel ends in milliseconds
 TINY_SETS = 128  # up to which the kernel takes less time than a descent, and under a cap than any seed
-QUICK_ROOM, ROOM, MORE_ROOM = 1 << 12, 1 << 22, 16  # points of all staircases: pages that are never written cost nothing
+QUICK_ROOM, ROOM = 1 << 10, 1 << 22  # points of all staircases: pages that are never written cost nothing
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
 
 
@@ -131,7 +130,7 @@ class Component:
                 to_go = np.empty(1 << m if dense else sets.mask.size)
                 whole = sum(blocks)
                 if dense:
-                    mjoin_excess(sets, self.prices, places, m, whole, math.inf, np.zeros(3 << m, np.int64), to_go)
+                    mjoin_excess(sets, self.prices, places, m, whole, np.full(m, np.inf), np.zeros(3 << m, np.int64), to_go)
                 else:
                     wide_mjoin_excess(sets, self.prices, places, m, whole, to_go)
                 found = tuple(tuple(row) for row in follow(sets, self.prices, places, m, to_go, dense).tolist())
@@ -186,23 +185,23 @@ class Component:
 
     def search(self, limits: Limits, deadline: Deadline) -> Answer:
         """The kernels' answer."""
-        sets, prices = self.sets, self.prices
-        total, progress = sets.mask.size, deadline.progress
+        sets, prices, progress = self.sets, self.prices, deadline.progress
+        total = sets.mask.size
+        start = self._seeds(limits)
+        stop = np.zeros(2, np.int64)
+        self._tell(start, progress)
+        if self.quick:
+            return _answer(start, at_once(sets, prices, start, limits, stop, QUICK_ROOM))
         # Of a whole frontier the second beam takes as long as it saves: its plans are many.
         beams = [beam for beam in (BEAMS[:1] if limits.goal == FRONTIER else BEAMS) if beam * WORTH < total]
-        start = self._seeds(limits)
-        stop, room = np.zeros(2, np.int64), QUICK_ROOM if self.quick else ROOM
-        watched = deadline.watched(lambda: stop.put(0, 1), lambda: progress.doing(f"proving: {stop[1]} of {total} connected sets"))
-        with nullcontext() if self.quick else watched:
+        with deadline.watched(lambda: stop.put(0, 1), lambda: progress.doing(f"proving: {stop[1]} of {total} connected sets")):
             bounds = bounds_of(sets, prices, stop)
-            for beam in (*beams, 0):
-                self._tell(start, progress)
-                stairs = staircases(sets, prices, bounds, beam, start, limits, stop, room)
-                while stairs.status == FULL and not stop[0]:
-                    room *= MORE_ROOM
-                    stairs = staircases(sets, prices, bounds, beam, start, limits, stop, room)
-                if beam and stairs.rows.size:
+            for beam in beams:
+                stairs = staircases(sets, prices, bounds, beam, start, limits, stop, ROOM)
+                if stairs.rows.size:
                     start = as_seeds(sets, start, stairs)
+                    self._tell(start, progress)
+            stairs = staircases(sets, prices, bounds, 0, start, limits, stop, ROOM)
         return _answer(start, stairs)
 
     @cached_property
@@ -241,30 +240,17 @@ def _grain(value: float) -> float:
     return math.ldexp(1.0, math.frexp(value)[1] - 53) if 1e-280 < value < 1e280 else 0.0
 
 
-def _numbering(model: CostModel, mask: int) -> list[int]:
-    """The streams of a part, those first whose cheapest pair costs most: partitions place the lowest stream first, and dear ones fail early."""
-    graph = model.graph
-    cheapest = dict.fromkeys(bits(mask), math.inf)
-    for edge in graph.edges:
-        if edge.mask & mask:
-            size = graph.size(edge.mask)
-            for i in (edge.left, edge.right):
-                cheapest[i] = min(cheapest[i], size / graph.window_seconds[i])
-    return sorted(cheapest, key=lambda i: (-cheapest[i], i))
-
-
 def component_of(model: CostModel, mask: int, limit: int) -> Component | None:
     """The tables of one part; None where they would be too large."""
-    streams = _numbering(model, mask)
-    sets = connected_sets(model, mask, limit, order=streams)
+    sets = connected_sets(model, mask, limit, DEAR_FIRST)
     if sets is None:
         return None
-    sets = sets._replace(size=np.minimum(sets.size, LARGEST), choosing_size=np.minimum(sets.choosing_size, LARGEST))
+    places = list(bits(mask))
+    streams = [places[k] for k in sets.order.tolist()]
     costs = model.costs
     indexed = costs.insert + costs.delete
     floors = stream_floors(sets, indexed, costs.append, costs.scan)
-    rates = [float(rate) for rate in sets.rates]
-    base = math.fsum([*floors.tolist(), *(costs.probe * rate for rate in rates), costs.join * float(sets.size[-1] * sets.pace[-1])])
+    base = math.fsum([*floors.tolist(), *(costs.probe * rate for rate in sets.rates.tolist()), costs.join * float(sets.size[-1] * sets.pace[-1])])
     prices = Prices(
         made=costs.join + costs.probe,
         indexed=indexed,

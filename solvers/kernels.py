@@ -9,14 +9,13 @@ stream), on mantissas and exponents apart as `solvers.graph` does. Observed sub-
 
 The passes compare in doubles; figures of a plan come from `CostModel.price`. Compiled with numba, cached on disk,
 no fast-math: the same comparisons on every machine. Every compiled function has its plain Python under `py_func`.
-Streams are numbered inside their component: bit k is the component's k-th lowest stream.
+Streams are numbered inside their component (`Sets.order`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import NamedTuple, TypeVar, cast
 
 import numba
@@ -38,6 +37,7 @@ F = TypeVar("F", bound=Callable[..., object])
 MAX_BITS = 62  # a set is one signed machine word
 MAX_SETS = 1 << 20  # all subsets of 20 streams: 100 MB of tables, a third of a second
 MAX_PAIRS = 50_000_000  # of halves of binary trees: about a second
+LARGEST = 1e290  # sizes above this count as this: no plan that makes them can be priced, and no infinity is subtracted
 _GOLDEN = 0x1E3779B97F4A7C15  # odd, spreads neighbouring masks over the table; below 2^61, so no sign to think of
 
 
@@ -55,6 +55,8 @@ class Sets(NamedTuple):
     """The connected sets of a component with their figures, by rising number of streams; sets[0..n) are the streams."""
 
     n: int
+    order: Ints
+    """For each bit the place of its stream among the component's by rising position."""
     mask: Ints
     size: Floats
     """size(S)"""
@@ -277,42 +279,79 @@ def figures(
                         covered |= edge_masks[edge] & ~observed_masks[standing_in[c]] == 0
                     if not covered:
                         m, e = times(m, e, edge_selectivity[edge])
-        size[s] = np.inf if m and e > 1024 else math.ldexp(m, int(e))
+        size[s] = LARGEST if m and e > 1024 else min(math.ldexp(m, int(e)), LARGEST)
     return size, pace, bytes_, around, equal_around
 
 
-def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS, order: Sequence[int] = ()) -> Sets | None:
-    """The table of one component; None where it has more than `limit` connected sets or MAX_BITS streams.
+@compiled
+def dear_first(window_tuples: Floats, pace_of: Floats, ends: Ints, selectivities: Floats, observed: Ints, observed_selectivity: Floats) -> Ints:
+    """The streams, those first whose cheapest pair costs most: partitions place the lowest stream first, and dear ones fail early."""
+    n = window_tuples.size
+    pair = np.zeros((n, n))
+    for e in range(selectivities.size):
+        i, j = min(ends[3 * e], ends[3 * e + 1]), max(ends[3 * e], ends[3 * e + 1])
+        pair[i, j] = (pair[i, j] if pair[i, j] else window_tuples[i] * window_tuples[j]) * selectivities[e]
+    cheapest = np.full(n, np.inf)
+    for i in range(n):
+        for j in range(i + 1, n):
+            size = pair[i, j]
+            for o in range(observed.size):
+                if observed[o] == 1 << i | 1 << j:
+                    size = window_tuples[i] * window_tuples[j] * observed_selectivity[o]
+            if pair[i, j]:
+                cheapest[i], cheapest[j] = min(cheapest[i], size * pace_of[i]), min(cheapest[j], size * pace_of[j])
+    order = np.arange(n)
+    for k in range(1, n):
+        stream = order[k]
+        place = k
+        while place and cheapest[order[place - 1]] < cheapest[stream]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = stream
+    return order
 
-    Streams are numbered as in `order`, which lists the component's, or by rising position.
+
+@compiled
+def tables(order: Ints, of_streams: Floats, ends: Ints, selectivities: Floats, observed: Ints, observed_selectivity: Floats, limit: int) -> Sets:
+    """All of `Sets` from figures of the streams (all tuples, all 1/T, all bytes, all rates), predicates (each two ends and whether an equality)
+    and observed sub-joins.
+
+    Numbered as in `order`, which may be empty: then `dear_first`. No sets at all where there are more than the limit.
     """
-    graph = model.graph
-    streams = list(order) or list(bits(component))
-    n = len(streams)
-    if n > MAX_BITS:
-        return None
-    place = {stream: k for k, stream in enumerate(streams)}
-
-    def local(mask: int) -> int:
-        return sum(1 << place[i] for i in bits(mask & component))
-
-    edges = [edge for edge in graph.edges if edge.mask & ~component == 0]
-    ends = [(place[edge.left], place[edge.right]) for edge in edges]
-    next_to, equal_to = [0] * n, [0] * n
-    edges_of: list[list[int]] = [[] for _ in streams]
-    for e, (left, right) in enumerate(ends):
-        next_to[left] |= 1 << right
-        next_to[right] |= 1 << left
-        if edges[e].equality:
-            equal_to[left] |= 1 << right
-            equal_to[right] |= 1 << left
-        edges_of[left].append(e)
-        edges_of[right].append(e)
-    neighbours, equal_neighbours = np.array(next_to, np.int64), np.array(equal_to, np.int64)
+    n = of_streams.size // 4
+    if order.size == 0:
+        order = dear_first(of_streams[:n], of_streams[n : 2 * n], ends, selectivities, observed, observed_selectivity)
+    place = np.empty(n, np.int64)
+    figure = np.empty((4, n))
+    for k in range(n):
+        place[order[k]] = k
+        for f in range(4):
+            figure[f, k] = of_streams[f * n + order[k]]
+    neighbours, equal_neighbours = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    edge_masks = np.empty(selectivities.size, np.int64)
+    first_edge = np.zeros(n + 1, np.int64)
+    for e in range(selectivities.size):
+        left, right = place[ends[3 * e]], place[ends[3 * e + 1]]
+        edge_masks[e] = 1 << left | 1 << right
+        for i, j in ((left, right), (right, left)):
+            first_edge[i + 1] += 1
+            neighbours[i] |= 1 << j
+            if ends[3 * e + 2]:
+                equal_neighbours[i] |= 1 << j
+    for i in range(n):
+        first_edge[i + 1] += first_edge[i]
+    edges_of = np.empty(first_edge[n], np.int64)
+    filled = first_edge.copy()
+    for e in range(selectivities.size):
+        for i in (place[ends[3 * e]], place[ends[3 * e + 1]]):
+            edges_of[filled[i]] = e
+            filled[i] += 1
+    observed_masks = np.zeros(observed.size, np.int64)
+    for o in range(observed.size):
+        for i in range(n):
+            if observed[o] >> i & 1:
+                observed_masks[o] |= 1 << place[i]
     masks, last = list_connected(neighbours, limit)
-    if masks.size == 0:
-        return None
-    observed = [(local(mask), selectivity) for mask, selectivity in graph.observed if mask & ~component == 0]
     keys, places, multiplier, shift = hash_table(masks, n)
     size, pace, bytes_, around, equal_around = figures(
         masks,
@@ -321,26 +360,21 @@ def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS, orde
         places,
         multiplier,
         shift,
-        np.array([graph.window_tuples[i] for i in streams]),
-        np.array([1.0 / graph.window_seconds[i] for i in streams]),
-        np.array([graph.tuple_bytes[i] for i in streams]),
+        figure[0],
+        figure[1],
+        figure[2],
         neighbours,
         equal_neighbours,
-        np.array([1 << left | 1 << right for left, right in ends], np.int64),
-        np.array([edge.selectivity for edge in edges], np.float64),
-        np.array([e for listed in edges_of for e in listed], np.int64),
-        np.array([0, *accumulate(map(len, edges_of))], np.int64),
-        np.array([mask for mask, _ in observed], np.int64),
-        np.array([selectivity for _, selectivity in observed], np.float64),
+        edge_masks,
+        selectivities,
+        edges_of,
+        first_edge,
+        observed_masks,
+        observed_selectivity,
     )
-    rates = np.array([graph.rates[i] for i in streams])
-    choosing_size, choosing_pace = size, pace
-    if model.choices is not None:
-        others = connected_sets(model.choices, component, limit, streams)
-        assert others is not None
-        choosing_size, choosing_pace = others.size, others.pace
     return Sets(
         n,
+        order,
         masks,
         size,
         pace,
@@ -353,10 +387,49 @@ def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS, orde
         shift,
         neighbours,
         equal_neighbours,
-        rates,
-        choosing_size,
-        choosing_pace,
+        figure[3],
+        size,
+        pace,
     )
+
+
+def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS, order: Ints | None = None) -> Sets | None:
+    """The table of one component; None where it has more than `limit` connected sets or MAX_BITS streams.
+
+    Its streams are numbered by rising position; as in `order`, which lists places among them; or, where that is empty, dear ones first.
+    """
+    graph = model.graph
+    streams = range(len(graph)) if component == graph.all else list(bits(component))
+    if len(streams) > MAX_BITS:
+        return None
+    place = {stream: k for k, stream in enumerate(streams)}
+    ends: list[int] = []
+    selectivities: list[float] = []
+    for edge in graph.edges:
+        if edge.left in place:
+            ends += (place[edge.left], place[edge.right], edge.equality)
+            selectivities.append(edge.selectivity)
+    figures = [graph.window_tuples[i] for i in streams]
+    figures += [1.0 / graph.window_seconds[i] for i in streams]
+    figures += [graph.tuple_bytes[i] for i in streams]
+    figures += [graph.rates[i] for i in streams]
+    observed = [(mask, selectivity) for mask, selectivity in graph.observed if mask & ~component == 0]
+    sets = tables(
+        np.arange(len(streams)) if order is None else order,
+        np.array(figures),
+        np.array(ends, np.int64),
+        np.array(selectivities, np.float64),
+        np.array([sum(1 << place[i] for i in bits(mask)) for mask, _ in observed], np.int64),
+        np.array([selectivity for _, selectivity in observed], np.float64),
+        limit,
+    )
+    if sets.mask.size == 0:
+        return None
+    if model.choices is not None:
+        others = connected_sets(model.choices, component, limit, sets.order)
+        assert others is not None
+        sets = sets._replace(choosing_size=others.size, choosing_pace=others.pace)
+    return sets
 
 
 @compiled

@@ -21,7 +21,6 @@ from solvers.probe_order import TIED
 __all__ = ["ONE_DESCENT", "ONE_PLAN", "Prices", "Seeds", "dominated", "follow", "insert", "join_excess", "members_as_rows", "seeds"]
 
 EXACT_INPUTS = 8  # 256 unions: microseconds
-SPARED = 1e-9  # of a limit: sums round
 ONE_DESCENT, ONE_PLAN = -1, -2  # instead of a number of expansions
 
 
@@ -113,10 +112,11 @@ def scanning(sets: Sets, prices: Prices, visited: int, target: int) -> float:
 
 
 @released
-def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, limit: float, unions: Ints, to_go: Floats) -> float:
+def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, largest: Floats, unions: Ints, to_go: Floats) -> float:
     """The excess of an mjoin of blocks (places in the table) with the best probe orders, by a backward pass over their connected unions.
 
-    Where that is above `limit`, what comes back may be any number above it: unions that no pipeline can afford are not looked at.
+    `largest`: for every block the largest partial result that its pipeline can afford. Unions that are too large for all of their blocks are
+    not looked at, so where a pipeline cannot afford its best order, what comes back may be any number above the best orders' cost.
     `to_go` is scratch of 2^m, `unions` of 3·2^m and all zeros before and after: per union its place in the table and 1, the unions by
     number of blocks, per union the blocks next to it.
     """
@@ -125,10 +125,10 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, l
     made, scan = prices.made, prices.scan
     full = (1 << m) - 1
     listed, beside = full + 1, 2 * (full + 1)
-    cost, slowest = 0.0, np.inf
+    cost = 0.0
     for k in range(m):
         cost += keeping_in_mjoin(sets, prices, blocks[k], whole)
-        slowest = min(slowest, paces[blocks[k]])
+        to_go[1 << k] = largest[k]  # on the way up, what a union may hold; on the way down, what it costs to go on from it
         unions[1 << k] = blocks[k] + 1
         unions[listed + k] = 1 << k
         near = 0
@@ -136,7 +136,6 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, l
             if around[blocks[k]] & masks[blocks[j]]:
                 near |= 1 << j
         unions[beside + (1 << k)] = near
-    largest = limit / (made * slowest) * (1.0 + SPARED) if made * slowest > 0.0 else np.inf
     count, taken = m, 0
     while taken < count:
         u = unions[listed + taken]
@@ -149,8 +148,11 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, l
             grown = u | (1 << k)
             if unions[grown] == 0:
                 union = find(keys, places, multiplier, shift, mask | masks[blocks[k]])
-                if sizes[union] > largest and grown != full:
+                # Another way up to this union, through blocks that can afford more of it, comes to the same: all its blocks count.
+                most = max(to_go[u], largest[k])
+                if sizes[union] > most and grown != full:
                     continue
+                to_go[grown] = most
                 unions[grown] = union + 1
                 unions[beside + grown] = unions[beside + u] | unions[beside + (1 << k)]
                 unions[listed + count] = grown
@@ -231,12 +233,12 @@ def greedy_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int) 
 
 
 @released
-def join_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, unions: Ints, to_go: Floats) -> float:
-    """The excess of one join."""
+def join_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, unlimited: Floats, unions: Ints, to_go: Floats) -> float:
+    """The excess of one join; `unlimited` are infinities, unions and to_go scratch of `mjoin_excess`."""
     if m == 2:
         return binary_excess(sets, prices, blocks[0], blocks[1])
     if m <= EXACT_INPUTS:
-        return rounded(mjoin_excess(sets, prices, blocks, m, whole, np.inf, unions, to_go), prices.grain)
+        return rounded(mjoin_excess(sets, prices, blocks, m, whole, unlimited, unions, to_go), prices.grain)
     return rounded(greedy_excess(sets, prices, blocks, m, whole), prices.grain)
 
 
@@ -332,12 +334,14 @@ def by_falling_size(sets: Sets, family: Ints, count: int) -> None:
 
 
 @released
-def plan_figures(sets: Sets, prices: Prices, family: Ints, members: int, blocks: Ints, unions: Ints, to_go: Floats) -> tuple[float, float]:
+def plan_figures(
+    sets: Sets, prices: Prices, family: Ints, members: int, blocks: Ints, unlimited: Floats, unions: Ints, to_go: Floats
+) -> tuple[float, float]:
     """e and m of the plan with these members, by falling size."""
     e, m = 0.0, 0.0
     for f in range(members):
         inputs = inputs_of(sets, family, members, family[f], 0, blocks)
-        e += join_excess(sets, prices, blocks, inputs, family[f], unions, to_go)
+        e += join_excess(sets, prices, blocks, inputs, family[f], unlimited, unions, to_go)
         if f:
             s = find(sets.keys, sets.places, sets.multiplier, sets.shift, family[f])
             e += kept_excess(sets, prices, s)
@@ -361,7 +365,7 @@ def seeds(sets: Sets, prices: Prices, binary: Ints, expansions: int) -> Seeds:
     expanded = np.zeros(room, np.bool_)
     used = 0
     count = 0
-    unions, to_go = np.zeros(3 << EXACT_INPUTS, np.int64), np.empty(1 << EXACT_INPUTS)
+    unions, to_go, unlimited = np.zeros(3 << EXACT_INPUTS, np.int64), np.empty(1 << EXACT_INPUTS), np.full(EXACT_INPUTS, np.inf)
     blocks = np.empty(n + 1, np.int64)
     other = np.empty(n + 1, np.int64)
     family = np.zeros(n + 2, np.int64)
@@ -375,7 +379,7 @@ def seeds(sets: Sets, prices: Prices, binary: Ints, expansions: int) -> Seeds:
         e, m = 0.0, 0.0
         for f in range(members):
             inputs = inputs_of(sets, family, members, family[f], 0, blocks)
-            cost_of[f] = join_excess(sets, prices, blocks, inputs, family[f], unions, to_go)
+            cost_of[f] = join_excess(sets, prices, blocks, inputs, family[f], unlimited, unions, to_go)
             e += cost_of[f]
             if f:
                 s = find(sets.keys, sets.places, sets.multiplier, sets.shift, family[f])
@@ -403,7 +407,7 @@ def seeds(sets: Sets, prices: Prices, binary: Ints, expansions: int) -> Seeds:
                             g -= 1
                         width = inputs_of(sets, family, members, family[g], whole, other)
                         s = find(sets.keys, sets.places, sets.multiplier, sets.shift, whole)
-                        change = join_excess(sets, prices, other, width, family[g], unions, to_go)
+                        change = join_excess(sets, prices, other, width, family[g], unlimited, unions, to_go)
                         change -= cost_of[f] + cost_of[g] + kept_excess(sets, prices, s)
                         grown = -kept_bytes(sets, prices, s)
                     else:
@@ -418,7 +422,7 @@ def seeds(sets: Sets, prices: Prices, binary: Ints, expansions: int) -> Seeds:
                             if k not in (i, j):
                                 other[width] = blocks[k]
                                 width += 1
-                        change = join_excess(sets, prices, other, width, whole, unions, to_go) - cost_of[f]
+                        change = join_excess(sets, prices, other, width, whole, unlimited, unions, to_go) - cost_of[f]
                         change += binary_excess(sets, prices, blocks[i], blocks[j]) + kept_excess(sets, prices, s)
                         grown = kept_bytes(sets, prices, s)
                     if phase < 2:
@@ -438,7 +442,7 @@ def seeds(sets: Sets, prices: Prices, binary: Ints, expansions: int) -> Seeds:
                             kept += 1
                             by_falling_size(sets, trial, kept)
                         # Differences round: the figures of a plan that stays are summed anew.
-                        new_e, new_m = plan_figures(sets, prices, trial, kept, other, unions, to_go)
+                        new_e, new_m = plan_figures(sets, prices, trial, kept, other, unlimited, unions, to_go)
                         if not dominated(es, ms, os, count, new_e, new_m, kept):
                             families[used, :kept] = trial[:kept]
                             count = insert(es, ms, os, rows, count, new_e, new_m, kept, used)

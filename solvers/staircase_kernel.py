@@ -45,13 +45,15 @@ from solvers.seed_kernel import (
     up_to,
 )
 
-__all__ = ["FRONTIER", "LEAST_BYTES", "LEAST_CPU", "LEAST_LOAD", "Bounds", "Limits", "Stairs", "as_seeds", "bounds_of", "staircases"]
+__all__ = ["FRONTIER", "LEAST_BYTES", "LEAST_CPU", "LEAST_LOAD", "Bounds", "Limits", "Stairs", "as_seeds", "at_once", "bounds_of", "staircases"]
 
 FRONTIER, LEAST_CPU, LEAST_BYTES, LEAST_LOAD = 0, 1, 2, 3  # what is asked for
 DENSE_INPUTS = 13  # up to here all unions of blocks fit a small table; beyond, the table of connected sets is walked
 SHAVED = 1.0 - 1e-13  # bounds are sums in another order than costs: this much below is never above
+SPARED = 1e-9  # of a limit, when what is left of it is shared out: sums round
 MAX_POINTS = 1 << 15  # of one staircase; beyond it the search stops
 STOPPED, FULL = 1, 2  # how a search ends that is not complete: it was told to stop, or there is no room for its points
+MORE_ROOM = 16  # times as much, when it was not enough
 FOREIGN = -(1 << 40)  # the row of a point of the frontier in another set's staircase
 
 
@@ -335,7 +337,7 @@ def lighter(ms: Floats, count: int, m: float) -> int:
 
 
 @released
-def staircases(
+def climbed(
     sets: Sets,
     prices: Prices,
     bounds: Bounds,
@@ -345,7 +347,7 @@ def staircases(
     stop: NDArray[np.int64],
     room: int,
 ) -> Stairs:
-    """The plans within the limits that no other beats. With a `beam` (0: none) only plans that keep sets of it are looked at."""
+    """As `staircases`, as far as there is room."""
     total, n = sets.mask.size, sets.n
     # As locals: a field of a tuple that is read in a loop is counted as a reference each time.
     masks, sizes, paces, arounds = sets.mask, sets.size, sets.pace, sets.around
@@ -429,6 +431,7 @@ def staircases(
     left_at, group_at, place_at = np.empty(n + 2, np.int64), np.empty(n + 2, np.int64), np.empty(n + 2, np.int64)
     e_at, m_at, o_at = np.empty(n + 2), np.empty(n + 2), np.empty(n + 2, np.int64)
     second_at = np.empty(n + 2)
+    piped, largest = np.empty(n + 1), np.empty(n + 1)  # what pipelines cost at least, and the partial results they can afford
     first_at = np.empty((n + 1) * width)
     lack_of = np.empty(n)
     status = 0
@@ -625,12 +628,12 @@ def staircases(
                     first = ahead[blocks[a], 1]
                     if arounds[blocks[a]] & rest == 0:
                         first = max(first, first_at[firsts + a])
-                    e += least_e[blocks[a]]
                     if reach == 1:
-                        e += paces[blocks[a]] * max(first, final)
+                        piped[a] = max(first, final)
                     else:
                         gap = ahead[blocks[a], reach] - ahead[blocks[a], reach - 1]
-                        e += paces[blocks[a]] * (first + ahead[blocks[a], reach - 1] - ahead[blocks[a], 1] + max(gap, final))
+                        piped[a] = first + ahead[blocks[a], reach - 1] - ahead[blocks[a], 1] + max(gap, final)
+                    e += least_e[blocks[a]] + paces[blocks[a]] * piped[a]
                     final = lack
                 e *= SHAVED
                 if e > most_e or dominated(here_e, here_m, here_o, count, e, m, o):
@@ -647,16 +650,20 @@ def staircases(
             if joins == 2:
                 node = binary_excess(sets, prices, blocks[0], blocks[1])
             elif joins <= DENSE_INPUTS:
-                # Nothing above the limit, or above a point that needs no more memory, is asked for.
+                # Nothing above the limit, or above a point that needs no more memory, is asked for: what is left of it above what is
+                # known of all pipelines is all that any of them can spend more.
                 limit, m = most_e, 0.0
                 for k in range(joins):
                     m += least_m[blocks[k]]
                 bought = lighter(here_m, count, m)
                 if bought < count:
                     limit = min(limit, here_e[bought])
+                spare = limit * (1.0 + SPARED)
                 for k in range(joins):
-                    limit -= least_e[blocks[k]]
-                node = rounded(mjoin_excess(sets, prices, blocks, joins, whole, limit, dense_unions, dense_to_go), prices.grain)
+                    spare -= least_e[blocks[k]] + paces[blocks[k]] * piped[k]
+                for k in range(joins):
+                    largest[k] = (piped[k] + spare / paces[blocks[k]]) / made if made > 0.0 else np.inf
+                node = rounded(mjoin_excess(sets, prices, blocks, joins, whole, largest, dense_unions, dense_to_go), prices.grain)
             else:
                 node = rounded(wide_mjoin_excess(sets, prices, blocks, joins, whole, wide_to_go), prices.grain)
 
@@ -787,6 +794,26 @@ def staircases(
         entries[:used].copy(),
         steps,
     )
+
+
+@released
+def staircases(sets: Sets, prices: Prices, bounds: Bounds, beam: int, start: Seeds, limits: Limits, stop: Ints, room: int) -> Stairs:
+    """The plans within the limits that no other beats. With a `beam` (0: none) only plans that keep sets of it are looked at.
+
+    Starts with room for this many points of all staircases and takes more as it needs.
+    """
+    stairs = climbed(sets, prices, bounds, beam, start, limits, stop, room)
+    while stairs.status == FULL and not stop[0]:
+        room *= MORE_ROOM
+        stairs = climbed(sets, prices, bounds, beam, start, limits, stop, room)
+    return stairs
+
+
+@released
+def at_once(sets: Sets, prices: Prices, start: Seeds, limits: Limits, stop: Ints, room: int) -> Stairs:
+    """Bounds and staircases in one call: between Python and compiled code a small graph's tables travel for longer than they are searched."""
+    every = int(np.int64(0))  # a plain 0 would be a type of its own, and all of `climbed` be compiled for it
+    return staircases(sets, prices, bounds_of(sets, prices, stop), every, start, limits, stop, room)
 
 
 @released

@@ -27,7 +27,7 @@ def all_plans(sets: Sets, prices: Prices, cap_e: float, cap_m: float, room: int)
     used, met, least_e, least_m = n, 0, np.inf, np.inf
     unions, to_go = np.zeros(3 << n, np.int64), np.empty(1 << n)
     blocks, tried, left_at = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-    pick, part_e, part_m = np.empty(n + 1, np.int64), np.empty(n + 1), np.empty(n + 1)
+    pick, part_e, part_m, unlimited = np.empty(n + 1, np.int64), np.empty(n + 1), np.empty(n + 1), np.full(n, np.inf)
     for v in range(n, total):
         first[v] = used
         depth, left_at[0], tried[0] = 0, sets.mask[v], -1
@@ -48,7 +48,7 @@ def all_plans(sets: Sets, prices: Prices, cap_e: float, cap_m: float, room: int)
             e = (
                 binary_excess(sets, prices, blocks[0], blocks[1])
                 if m == 2
-                else mjoin_excess(sets, prices, blocks, m, sets.mask[v], np.inf, unions, to_go)
+                else mjoin_excess(sets, prices, blocks, m, sets.mask[v], unlimited, unions, to_go)
             )
             # Every choice of the blocks' plans.
             level, pick[0], part_e[0], part_m[0] = 0, 0, e, 0.0
