@@ -38,6 +38,7 @@ MAX_BITS = 62  # a set is one signed machine word
 MAX_SETS = 1 << 20  # all subsets of 20 streams: 100 MB of tables, a third of a second
 MAX_PAIRS = 50_000_000  # of halves of binary trees: about a second
 LARGEST = 1e290  # sizes above this count as this: no plan that makes them can be priced, and no infinity is subtracted
+SPARED = 1e-9  # of a bound: sums round
 _GOLDEN = 0x1E3779B97F4A7C15  # odd, spreads neighbouring masks over the table; below 2^61, so no sign to think of
 
 
@@ -492,8 +493,37 @@ def access_cost(hashable: bool, kept: float, arriving: float, size: float, index
 
 
 @compiled
+def greedy_binary_cpu(sets: Sets, join: float, index: float, append: float, probe: float, scan: float) -> float:
+    """The CPU of a binary tree that joins next whatever pair has the lowest rate: at least that of the best one."""
+    masks, sizes, paces, around, equal_around = sets.mask, sets.size, sets.pace, sets.around, sets.equal_around
+    keys, places, multiplier, shift = sets.keys, sets.places, sets.multiplier, sets.shift
+    roots = np.arange(sets.n)
+    cost = 0.0
+    for count in range(sets.n, 1, -1):
+        best, left, right, made = np.inf, -1, -1, -1
+        for i in range(count):
+            for j in range(i + 1, count):
+                if around[roots[i]] & masks[roots[j]]:
+                    both = find(keys, places, multiplier, shift, masks[roots[i]] | masks[roots[j]])
+                    rate = sizes[both] * paces[both]
+                    if rate < best or made < 0:
+                        best, left, right, made = rate, i, j, both
+        a, b = roots[left], roots[right]
+        rate_a, rate_b = sizes[a] * paces[a], sizes[b] * paces[b]
+        hashable = equal_around[a] & masks[b] != 0
+        cost += access_cost(hashable, rate_a, rate_b, sizes[a], index, append, scan)
+        cost += access_cost(hashable, rate_b, rate_a, sizes[b], index, append, scan)
+        cost += probe * (rate_a + rate_b) + join * best
+        roots[left] = made
+        roots[right] = roots[count - 1]
+    return cost
+
+
+@compiled
 def binary_splits(sets: Sets, join: float, index: float, append: float, probe: float, scan: float, max_pairs: int) -> Ints:
     """For every connected set the half with its lowest stream of its cheapest binary tree, −1 for a stream; empty if too long.
+
+    Right for the sets of the best tree of all streams: sets that cost more by themselves than a greedy tree does are passed over.
 
     Pairs of connected sets that a predicate joins, each once (Moerkotte and Neumann 2006): the left half has the lowest
     stream of both and runs through its list by rising size, from the highest lowest stream down, so that both halves
@@ -520,6 +550,9 @@ def binary_splits(sets: Sets, join: float, index: float, append: float, probe: f
     every = (1 << n) - 1
     stack = np.empty((2 * n + 2, 3), np.int64)
     pairs = 0
+    enough = greedy_binary_cpu(sets, join, index, append, probe, scan) * (1.0 + SPARED)
+    if not enough < np.inf:
+        enough = np.inf
     for low in range(n - 1, -1, -1):
         for place in range(starting[low], starting[low + 1]):
             left = listed[place]
@@ -527,6 +560,8 @@ def binary_splits(sets: Sets, join: float, index: float, append: float, probe: f
             a = sizes[left] * paces[left]
             if join and mask & (mask - 1):
                 least[left] += join * a
+            if least[left] > enough:
+                continue
             within = every & ~((1 << (low + 1)) - 1) & ~mask
             touching = around[left] & within
             while touching:
@@ -546,7 +581,7 @@ def binary_splits(sets: Sets, join: float, index: float, append: float, probe: f
                         right = find(keys, places, multiplier, shift, half)
                         both = find(keys, places, multiplier, shift, mask | half)
                         cost = least[left] + least[right]
-                        if cost < least[both] or split[both] < 0:
+                        if cost <= enough and (cost < least[both] or split[both] < 0):
                             b = sizes[right] * paces[right]
                             hashable = equal_around[left] & half != 0
                             cost += access_cost(hashable, a, b, sizes[left], index, append, scan)

@@ -444,7 +444,7 @@ def climbed(
             # The lists of the last layer are complete: sort each by its bound.
             for low in range(n):
                 g = low * width + layer
-                if end[g] > begin[g]:
+                if end[g] > begin[g] + 1:
                     part = listed[begin[g] : end[g]].copy()
                     order = np.argsort(bound[part], kind="mergesort")
                     for k in range(part.size):
