@@ -126,6 +126,7 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, l
     full = (1 << m) - 1
     listed, beside = full + 1, 2 * (full + 1)
     cost = 0.0
+    scans = False  # whether any probe may have to: where equalities join all blocks, none does
     for k in range(m):
         cost += keeping_in_mjoin(sets, prices, blocks[k], whole)
         to_go[1 << k] = largest[k]  # on the way up, what a union may hold; on the way down, what it costs to go on from it
@@ -135,6 +136,7 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, l
         for j in range(m):
             if around[blocks[k]] & masks[blocks[j]]:
                 near |= 1 << j
+                scans |= equal_around[blocks[k]] & masks[blocks[j]] == 0
         unions[beside + (1 << k)] = near
     count, taken = m, 0
     while taken < count:
@@ -171,7 +173,7 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, l
             if unions[u | (1 << k)] == 0:
                 continue
             step = to_go[u | (1 << k)]
-            if scan != 0.0 and equal_around[here] & masks[blocks[k]] == 0:
+            if scans and equal_around[here] & masks[blocks[k]] == 0:
                 step += scan * (sizes[here] * sizes[blocks[k]])
             best = min(best, step)
         to_go[u] = best + made * sizes[here] if u & (u - 1) else best
