@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Whatever runs Spark goes to one process, so that there is one JVM; the same for browsers; the rest fills the other.
+    """Whatever shares the session of Spark goes to one process, so that there is one JVM; the same for browsers; the rest fills the other.
 
     A scheduler of our own, because xdist 3.8 does not see its groups under pytest 9.2.
     """
@@ -42,4 +42,4 @@ def _shared(path: str) -> str:
     text = (ROOT / path).read_text()
     if path.startswith("tests/browser/"):
         return "browser"
-    return "spark" if "mark.spark" in text or "spark: SparkSession" in text else ""
+    return "spark" if "spark: SparkSession" in text else ""
