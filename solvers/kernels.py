@@ -28,7 +28,7 @@ from solvers.probe_order import TIED
 from solvers.search import make_join
 from solvers.tree import Tree
 
-__all__ = ["MAX_BITS", "MAX_SETS", "Sets", "best_binary_tree", "best_mjoin_orders", "compiled", "connected_sets", "find", "released"]
+__all__ = ["MAX_BITS", "MAX_SETS", "SPARED", "Sets", "best_binary_tree", "best_mjoin_orders", "compiled", "connected_sets", "find", "released"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -38,7 +38,7 @@ MAX_BITS = 62  # a set is one signed machine word
 MAX_SETS = 1 << 20  # all subsets of 20 streams: 100 MB of tables, a third of a second
 MAX_PAIRS = 50_000_000  # of halves of binary trees: about a second
 LARGEST = 1e290  # sizes above this count as this: no plan that makes them can be priced, and no infinity is subtracted
-SPARED = 1e-9  # of a bound: sums round
+SPARED = 1e-9  # of a bound or a limit: sums round
 _GOLDEN = 0x1E3779B97F4A7C15  # odd, spreads neighbouring masks over the table; below 2^61, so no sign to think of
 
 

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.kernels import Floats, Ints, Sets, find, lowest, popcount, released
+from solvers.kernels import SPARED, Floats, Ints, Sets, find, lowest, popcount, released
 from solvers.seed_kernel import (
     Prices,
     Seeds,
@@ -50,7 +50,6 @@ __all__ = ["FRONTIER", "LEAST_BYTES", "LEAST_CPU", "LEAST_LOAD", "Bounds", "Limi
 FRONTIER, LEAST_CPU, LEAST_BYTES, LEAST_LOAD = 0, 1, 2, 3  # what is asked for
 DENSE_INPUTS = 13  # up to here all unions of blocks fit a small table; beyond, the table of connected sets is walked
 SHAVED = 1.0 - 1e-13  # bounds are sums in another order than costs: this much below is never above
-SPARED = 1e-9  # of a limit, when what is left of it is shared out: sums round
 MAX_POINTS = 1 << 15  # of one staircase; beyond it the search stops
 STOPPED, FULL = 1, 2  # how a search ends that is not complete: it was told to stop, or there is no room for its points
 MORE_ROOM = 16  # times as much, when it was not enough
