@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from models.base import Model, Number, Whole
-from models.plan import Cost, Operator, Proof
+from models.plan import Cost, Operator, Proof, Termination
 from models.request import MAX_TIME_LIMIT, Costs, Method, Objective, Query, Resources
 
 __all__ = ["JtreeAnswer", "JtreeRequest"]
@@ -44,7 +44,9 @@ class JtreeAnswer(Model):
     value: Annotated[Number | None, Field(examples=[0.412])]
     """The objective's value; null for the headroom of a tree that nothing limits."""
     proof: Annotated[Proof, Field(examples=["optimal"])]
-    """What is proven of the value, in the space that the method searches."""
+    """What is proven of the value among all join trees."""
+    termination: Annotated[Termination, Field(examples=["complete"])] = Termination.COMPLETE
+    """Why the search ended, apart from what it proved."""
     bound: Annotated[Number | None, Field(examples=[0.412])]
     """A proven lower bound of the objective (for max_headroom: an upper bound); null with proof none."""
     gap: Annotated[Number | None, Field(examples=[0.0])]

@@ -38,6 +38,7 @@ __all__ = [
     "Shortfall",
     "State",
     "StreamShare",
+    "Termination",
     "Validity",
     "WindowSuggestion",
 ]
@@ -46,11 +47,19 @@ PLAN_FORMAT = "watersmeet.plan/1"
 
 
 class Proof(StrEnum):
-    """What is proven of a solution, in the space its method searches: it is the best; it is within `gap` of the best; nothing."""
+    """What is proven of a solution among all that the request allows: it is the best; it is within `gap` of the best; nothing."""
 
     OPTIMAL = "optimal"
     BOUNDED = "bounded"
     NONE = "none"
+
+
+class Termination(StrEnum):
+    """Why a search ended, apart from what it proved: nothing was left to do; its time limit struck; it was asked to stop."""
+
+    COMPLETE = "complete"
+    TIME_LIMIT = "time_limit"
+    STOPPED = "stopped"
 
 
 class OperatorKind(StrEnum):
@@ -356,11 +365,17 @@ class Plan(Model):
     qualified: Annotated[bool, Field(examples=[True])]
     """Whether CPU and memory are within the caps."""
     proof: Annotated[Proof, Field(examples=["optimal"])]
-    """What is proven of the objective's value, in the space that the method searches; `explanation` names it."""
+    """What is proven of the objective's value among all that the request allows: trees, probe orders, caches."""
+    termination: Annotated[Termination, Field(examples=["complete"])] = Termination.COMPLETE
+    """Why the search ended, apart from what it proved."""
     bound: Annotated[Number | None, Field(examples=[0.412])]
     """A proven lower bound of the objective (for max_headroom: an upper bound); null with proof none."""
     gap: Annotated[Number | None, Field(examples=[0.0])]
     """(value − bound) / value; null with proof none."""
+    tree_proof: Annotated[Proof, Field(examples=["optimal"])] = Proof.NONE
+    """What is proven of the best plan without caches, which is often more; the same as `proof` where caches are off or none can exist."""
+    tree_bound: Annotated[Number | None, Field(examples=[0.412])] = None
+    """The proven bound of the best plan without caches; null with tree_proof none."""
     query: Query
     """The join graph with every default and every estimated selectivity filled in."""
     resources: Resources
@@ -406,7 +421,13 @@ class Frontier(Model):
     points: list[FrontierPoint]
     """Sorted by CPU; each next point needs less memory. Only points within the caps."""
     proof: Annotated[Proof, Field(examples=["optimal"])]
-    """`optimal`: no plan beats any point in both resources, and none is missing."""
+    """`optimal`: no plan that the request allows beats any point in both resources, and none is missing."""
+    termination: Annotated[Termination, Field(examples=["complete"])] = Termination.COMPLETE
+    """Why the search ended, apart from what it proved."""
+    tree_proof: Annotated[Proof, Field(examples=["optimal"])] = Proof.NONE
+    """`optimal`: no plan without caches beats any point in both resources."""
+    warnings: Annotated[list[str], Field(examples=[["Caches were chosen for each tree of the frontier, not together with it."]])] = []
+    """What the caller should know: what was left out."""
 
 
 class EstimateRequest(PlanRequest):

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from models.plan import Proof
+from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.cost import CostModel
 from solvers.deadline import Deadline
@@ -78,6 +78,8 @@ class Found:
     notes: tuple[str, ...] = ()
     """Sentences about how the search went."""
     lacking: Lacking | None = None
+    termination: Termination = Termination.COMPLETE
+    """Why the search ended, apart from what it proved."""
 
 
 Search = Callable[[Problem, Deadline], Found]
