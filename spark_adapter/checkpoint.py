@@ -15,7 +15,7 @@ from spark_adapter.errors import CheckpointError
 
 __all__ = ["CHECKPOINT_FORMAT", "Folder", "check_layout", "read_manifest", "write_manifest"]
 
-CHECKPOINT_FORMAT = "watersmeet.checkpoint/3"
+CHECKPOINT_FORMAT = "watersmeet.checkpoint/4"
 MANIFEST = "watersmeet.json"
 
 

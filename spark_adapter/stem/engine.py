@@ -1,8 +1,8 @@
 """Engine `stem` on Spark: the whole plan as one stateful operator.
 
-The streams' rows are packed and sent to cells (see `shares`), a `transformWithState` operator works them off (see `operator`),
+The streams' rows are packed and sent to cells (see `shares`), a `transformWithStateInPandas` operator works them off (see `operator`),
 and results are unpacked into the columns of the streams' rows. Checkpoints, retries and exactly-once are Spark's own;
-state modules lie in its state store as chunks of columns. Statistics leave the operator beside the results, one
+state modules lie in its state store as pieces of columns. Statistics leave the operator beside the results, one
 note per cell and batch, and are taken out by `observe` before the sink.
 
 What is state, and so must stay when another plan takes over a checkpoint: the streams with their windows and columns,
@@ -103,7 +103,7 @@ def stem(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid:
         packed = frame.mapInArrow(Packer(name, grid, keys, columns), PACKETS)
         packets = packed if packets is None else packets.unionByName(packed)
     assert packets is not None
-    worked = packets.groupBy("cell").transformWithState(CellProcessor(program, grid, keys, folder), OUTPUT, "Append", "EventTime")
+    worked = packets.groupBy("cell").transformWithStateInPandas(CellProcessor(program, grid, keys, folder), OUTPUT, "Append", "EventTime")
     noted = worked.observe(OBSERVED, F.collect_list("note").alias("notes"))
     schema = T.StructType(
         [

@@ -1,7 +1,7 @@
 """What runs in Spark's Python workers: rows into packets, packets through a cell, results out of packets.
 
 A packet is a frame of columns as one binary value. Rows are packed before the shuffle, so that Spark moves and counts a
-few values instead of millions of rows, every stream keeps its own columns and types, and nothing passes through pandas.
+few values instead of millions of rows, every stream keeps its own columns and types, and pandas sees packets, never rows.
 
 Imports stay inside: a worker must be made ready (see `_ready`) before polars is read, and the driver's own polars is not ours to bound.
 """
@@ -11,32 +11,32 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from pyspark import SparkFiles
-from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from spark_adapter.stem.program import META, Program
+from spark_adapter.stem.program import Program
 from spark_adapter.stem.shares import Grid
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     import pyarrow as pa
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, MapState, StatefulProcessorHandle, TimerValues
 
     from spark_adapter.stem.operator import Outcome
+    from spark_adapter.stem.shelf import Shelf
 
 __all__ = ["OUTPUT", "PACKETS", "CellProcessor", "Packer", "Unpacker"]
 
 PACKETS = "cell INT, stream STRING, rows BINARY"
 OUTPUT = "rows BINARY, note STRING"
 RESULT_ROWS = 100_000  # rows of one packet of results: some ten megabytes
-COPIES = "copies"  # the store's key for the names of a cell's copies
 BEFORE_ALL = -(1 << 62)  # the watermark while there is none
 
 
@@ -70,7 +70,7 @@ class Packer:
         import polars as pl
         import pyarrow as pa
 
-        from spark_adapter.stem.operator import encode
+        from spark_adapter.stem.frames import encode
 
         coordinates = {f"d{d}": self.grid.strides[d] for d in self.grid.hashed(self.stream)}
         offsets = self.grid.offsets(self.stream)
@@ -103,7 +103,7 @@ class Unpacker:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         _ready()
-        from spark_adapter.stem.operator import decode
+        from spark_adapter.stem.frames import decode
 
         for batch in batches:
             for packet in batch.column(0):
@@ -111,27 +111,10 @@ class Unpacker:
 
 
 class _Store:
-    """A cell's part of the state store, with a copy of every value on the worker's own disk.
+    """A cell's part of Spark's state store, with the cell's shelf on this worker's disk."""
 
-    Spark's store is the truth, but a value takes long from the JVM to Python: Spark pickles bytes as a string of single characters. So a
-    value is written to both places and read from the copy where that is still there. The store knows each copy by a random name that is
-    given once and never again: a copy of that name is that value, whichever attempt of whichever batch wrote it. Copies may vanish at any time.
-    """
-
-    def __init__(self, state: MapState, folder: Path) -> None:
-        self.state, self.folder = state, folder
-        found = self.get(COPIES)
-        self.copies: dict[str, str] = json.loads(found) if found else {}
-        """What each copy is called."""
-
-    def load(self) -> dict[str, bytes]:
-        try:
-            return {key: (self.folder / copy).read_bytes() for key, copy in self.copies.items()}
-        except OSError:
-            found = {key[0]: bytes(value[0]) for key, value in self.state.iterator() if key[0] not in (COPIES, META)}
-            for key, value in found.items():
-                self._copy(key, value)
-            return found
+    def __init__(self, state: MapState, shelf: Shelf) -> None:
+        self.state, self.shelf = state, shelf
 
     def get(self, key: str) -> bytes | None:
         found = self.state.getValue((key,))
@@ -139,35 +122,17 @@ class _Store:
 
     def put(self, key: str, value: bytes) -> None:
         self.state.updateValue((key,), (value,))
-        if key != META:
-            self._copy(key, value)
 
     def remove(self, key: str) -> None:
         self.state.removeKey((key,))
-        self._forget(key)
-
-    def close(self) -> None:
-        """After the last change."""
-        self.state.updateValue((COPIES,), (json.dumps(self.copies).encode(),))
-
-    def _copy(self, key: str, value: bytes) -> None:
-        self._forget(key)
-        self.copies[key] = copy = uuid4().hex
-        draft = self.folder / f"{copy}.draft"
-        try:
-            self.folder.mkdir(exist_ok=True)
-            draft.write_bytes(value)
-            draft.rename(self.folder / copy)
-        except OSError:
-            draft.unlink(missing_ok=True)  # a full disk, say: then the next batch asks the store
-
-    def _forget(self, key: str) -> None:
-        if key in self.copies:
-            (self.folder / self.copies.pop(key)).unlink(missing_ok=True)
 
 
 class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not typed here
-    """The cells of one partition."""
+    """The cells of one partition.
+
+    Spark asks for the next frame when it has passed on the one before, and goes on to the next cell when there are no more: state is written
+    after the last results have left, and results need no more memory than a slice of them.
+    """
 
     def __init__(self, program: Program, grid: Grid, keys: tuple[int, ...], folder: str) -> None:
         self.program, self.grid, self.folder = program, grid, folder
@@ -178,42 +143,45 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         self.handle = handle
         self.state = handle.getMapState("modules", "key STRING", "value BINARY")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803 - Spark's names
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues) -> Iterator[pd.DataFrame]:  # noqa: N802, N803 - Spark's names
         import polars as pl
 
-        from spark_adapter.stem.operator import decode, work_off
+        from spark_adapter.stem.frames import decode
+        from spark_adapter.stem.operator import work_off
 
         packets: dict[str, list[pl.DataFrame]] = {}
-        for row in rows:
-            packets.setdefault(row["stream"], []).append(decode(bytes(row["rows"])))
+        for some in rows:
+            for stream, packet in zip(some["stream"], some["rows"], strict=True):
+                packets.setdefault(stream, []).append(decode(bytes(packet)))
         arrivals = {stream: pl.concat(frames) for stream, frames in packets.items()}
-        store = self._store()
-        return self._said(store, work_off(self.program, self.grid, self.cells[key[0]], store, arrivals, _watermark(timerValues)))
+        del packets
+        cell = self.cells[int(key[0])]
+        outcome = yield from _handed_out(work_off(self.program, self.grid, cell, self._store(cell), arrivals, _watermark(timerValues)))
+        yield self._noted(outcome)
 
     def handleExpiredTimer(  # noqa: N802 - Spark's name
         self,
         key: Any,
         timerValues: TimerValues,  # noqa: N803 - Spark's name
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803 - Spark's name
-    ) -> Iterator[Row]:
+    ) -> Iterator[pd.DataFrame]:
         """A cell that no row comes to still lets go of what is dead."""
         from spark_adapter.stem.operator import evict
 
-        store = self._store()
-        return self._said(store, evict(self.program, self.grid, self.cells[key[0]], store, _watermark(timerValues)))
+        cell = self.cells[int(key[0])]
+        yield self._noted(evict(self.program, self.grid, cell, self._store(cell), _watermark(timerValues)))
 
     def close(self) -> None:
         """Nothing is held between batches."""
 
-    def _store(self) -> _Store:
+    def _store(self, cell: int) -> _Store:
         """That of the cell at hand: Spark's state is the one of the key that it has just set."""
-        return _Store(self.state, Path(SparkFiles.getRootDirectory()) / self.folder)
+        from spark_adapter.stem.shelf import Shelf
 
-    def _said(self, store: _Store, outcome: Outcome) -> Iterator[Row]:
-        """All state is written before anything is handed out: Spark may move on to the next cell in between."""
-        from spark_adapter.stem.operator import encode
+        return _Store(self.state, Shelf(Path(SparkFiles.getRootDirectory()) / self.folder / str(cell)))
 
-        store.close()
+    def _noted(self, outcome: Outcome) -> pd.DataFrame:
+        """The cell's note, after its timer is set to when the next of its state dies."""
         wanted = None if outcome.expires is None else -(-outcome.expires // 1000)
         registered = list(self.handle.listTimers())
         for timer in registered:
@@ -221,10 +189,39 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
                 self.handle.deleteTimer(timer)
         if wanted is not None and wanted not in registered:
             self.handle.registerTimer(wanted)
-        said = [Row(rows=None, note=json.dumps(outcome.statistics))]
-        for frame in outcome.results:
-            said += [Row(rows=encode(part), note=None) for part in frame.iter_slices(RESULT_ROWS)]
-        return iter(said)
+        return _said(None, json.dumps(outcome.statistics))
+
+
+def _handed_out(batch: Generator[pl.DataFrame, None, Outcome]) -> Generator[pd.DataFrame, None, Outcome]:
+    """Results as packets: a slice of a large frame at a time, small frames together."""
+    from spark_adapter.stem.frames import encode, stacked
+
+    waiting: list[pl.DataFrame] = []
+    held = 0
+    while True:
+        try:
+            frame = next(batch)
+        except StopIteration as end:
+            outcome: Outcome = end.value
+            break
+        waiting.append(frame)
+        held += frame.height
+        if held >= RESULT_ROWS:
+            together = stacked(waiting)
+            assert together is not None
+            for part in together.iter_slices(RESULT_ROWS):
+                yield _said(encode(part), None)
+            waiting, held = [], 0
+    rest = stacked(waiting)
+    if rest is not None:
+        yield _said(encode(rest), None)
+    return outcome
+
+
+def _said(rows: bytes | None, note: str | None) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame({"rows": pd.Series([rows], dtype=object), "note": pd.Series([note], dtype=object)})
 
 
 def _watermark(timer_values: TimerValues) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 import operator
+import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -18,9 +20,24 @@ from models.request import Query
 from spark_adapter.stem.operator import Outcome, evict, work_off
 from spark_adapter.stem.program import Program, program_of
 from spark_adapter.stem.shares import Grid, choose_grid
+from spark_adapter.stem.shelf import Shelf
 from tests.spark_adapter.plans import Shape, make_plan
 
-__all__ = ["SECOND", "Batch", "Case", "Cells", "Memory", "by_definition", "cases", "plans", "queries", "reordered", "with_caches", "with_shares"]
+__all__ = [
+    "SECOND",
+    "Batch",
+    "Case",
+    "Cells",
+    "Memory",
+    "by_definition",
+    "cases",
+    "drained",
+    "plans",
+    "queries",
+    "reordered",
+    "with_caches",
+    "with_shares",
+]
 
 SECOND = 1_000_000
 ATTRIBUTES = ("x", "y")
@@ -32,13 +49,12 @@ Batch = Mapping[str, Sequence[Arrival]]
 
 
 class Memory:
-    """A state store in a dictionary."""
+    """A state store in a dictionary, with its shelf in a temporary folder."""
 
     def __init__(self) -> None:
         self.content: dict[str, bytes] = {}
-
-    def load(self) -> dict[str, bytes]:
-        return dict(self.content)
+        self._folder = tempfile.TemporaryDirectory(prefix="watersmeet-")
+        self.shelf = Shelf(Path(self._folder.name) / "cell")
 
     def get(self, key: str) -> bytes | None:
         return self.content.get(key)
@@ -48,6 +64,16 @@ class Memory:
 
     def remove(self, key: str) -> None:
         self.content.pop(key, None)
+
+
+def drained(batch: Generator[pl.DataFrame, None, Outcome]) -> tuple[list[pl.DataFrame], Outcome]:
+    """All results of a batch, and what the cell says of it."""
+    results: list[pl.DataFrame] = []
+    while True:
+        try:
+            results.append(next(batch))
+        except StopIteration as end:
+            return results, end.value
 
 
 def _hash(*parts: object) -> int:
@@ -83,13 +109,12 @@ class Cells:
         for cell in range(self.grid.cells):
             arrivals = self._sent(batch, cell)
             store = self.stores.setdefault(cell, Memory())
-            outcome = (
-                work_off(self.program, self.grid, cell, store, arrivals, watermark)
-                if arrivals
-                else evict(self.program, self.grid, cell, store, watermark)
-            )
+            if not arrivals:
+                self.outcomes.append(evict(self.program, self.grid, cell, store, watermark))
+                continue
+            results, outcome = drained(work_off(self.program, self.grid, cell, store, arrivals, watermark))
             self.outcomes.append(outcome)
-            for frame in outcome.results:
+            for frame in results:
                 found.update(frame.iter_rows())
         return found
 

@@ -78,7 +78,7 @@ def test_copies_of_states_may_vanish_at_any_time_and_are_gone_at_the_end(spark: 
     pipeline = runs.started(spark, Job(make_plan(CHAIN, [["a", "b"], "c", "d"]), tmp_path, 2, more={"watermark": "3 seconds"}))
     found: set[str] = set()
     while not pipeline.await_termination(0.1):
-        for copies in root.glob("watersmeet-*/*"):
+        for copies in root.glob("watersmeet-*/*/*"):
             found.add(copies.name)
             if len(found) % 2:
                 copies.unlink(missing_ok=True)

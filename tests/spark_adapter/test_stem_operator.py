@@ -15,6 +15,8 @@ import spark_adapter.stem.program
 from models.plan import CacheKind, Plan
 from models.request import PlanRequest, Query
 from solvers.planner import plan as planned
+from spark_adapter.stem.program import META
+from spark_adapter.stem.state import Notes
 from spark_adapter.stem.statistics import Measured
 from tests.spark_adapter.cells import SECOND, Batch, Case, Cells, by_definition, cases, plans, with_caches, with_shares
 from tests.spark_adapter.plans import make_plan
@@ -97,9 +99,7 @@ def test_what_the_next_watermark_passes_is_let_go_at_once_and_is_not_missed(case
         if len(latest) == len(delays):
             watermark = max(watermark, min(latest[name] - 1000 * delay for name, delay in delays.items()))
         if cells.grid.cells == 1:
-            modules = {module.key: module for module in cells.program.modules if not module.counted}
-            kept = [name.split("|") for name in cells.stores[0].content if name.split("|")[0] in modules]
-            assert all((int(pane) + 1) * modules[key].pane > watermark for key, pane in kept)
+            assert all(piece.bounds.hi[1] >= watermark for piece in Notes.read(cells.stores[0].get(META)).pieces)
     assert found == by_definition(case.plan.query, batches)
 
 
