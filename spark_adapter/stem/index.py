@@ -59,7 +59,7 @@ class Index:
             found = self.entries[np.arange(high - low) + np.repeat(begin - (np.cumsum(taken) - taken), taken)]
             same = (found & HASH) == wanted.hashes[which]
             if same.any():
-                yield wanted.rows[which[same]], (found[same] & POSITION).astype(np.int64)
+                yield wanted.rows[which[same]], (found[same] & POSITION).astype(np.uint32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Asked:
 
 def asked(frame: pl.DataFrame, columns: Sequence[str]) -> Asked:
     entries = _entries(frame, columns)
-    return Asked(entries & HASH, (entries & POSITION).astype(np.int64))
+    return Asked(entries & HASH, (entries & POSITION).astype(np.uint32))
 
 
 def made(frame: pl.DataFrame, columns: Sequence[str]) -> Index:

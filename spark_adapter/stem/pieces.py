@@ -82,10 +82,10 @@ def new_name() -> str:
 
 
 def bounds_of(frame: pl.DataFrame, counted: Sequence[str]) -> Bounds:
-    least = frame.select(
-        pl.col("mx").min().alias("a"), pl.col("mx").max().alias("b"), pl.col("hi").min().alias("c"), pl.col("hi").max().alias("d")
-    ).row(0)
-    return Bounds((least[0], least[1]), (least[2], least[3]), {name: int(frame[f"{name}#"].max()) for name in counted})
+    mx, hi = frame["mx"], frame["hi"]
+    return Bounds(
+        (int(mx.min()), int(mx.max())), (int(hi.min()), int(hi.max())), {name: int(frame[f"{name}#"].max()) for name in counted}
+    )
 
 
 def cut(rows: pl.DataFrame, module: Module) -> Iterator[tuple[int, pl.DataFrame]]:

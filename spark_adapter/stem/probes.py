@@ -55,7 +55,7 @@ def _reached(left: pl.DataFrame, parts: Sequence[Part]) -> list[Part]:
     """The parts of which some row may be within the windows of some row."""
     if not left.height:
         return []
-    first, last = left.select(pl.col("mx").min().alias("first"), pl.col("hi").max().alias("last")).row(0)
+    first, last = int(left["mx"].min()), int(left["hi"].max())
     return [part for part in parts if part.rows and first <= part.bounds.hi[1] and part.bounds.mx[0] <= last]
 
 
@@ -72,22 +72,23 @@ def _by_index(windows: Windows, left: pl.DataFrame, parts: Sequence[Part], step:
     held = 0
     for part in parts:
         for mine, theirs in part.index(columns).pairs(wanted, BLOCK):
-            found = part.frame[theirs]
+            found = part.frame[pl.Series(theirs)]
             partners.append(found if part.new else windows.with_deaths(found))
             rows.append(mine)
             held += len(mine)
             if held >= BLOCK:
-                yield from _checked(windows, left[np.concatenate(rows)], _stacked(partners), condition)
+                yield from _checked(windows, left[pl.Series(np.concatenate(rows))], _stacked(partners), condition)
                 rows, partners, held = [], [], 0
     if held:
-        yield from _checked(windows, left[np.concatenate(rows)], _stacked(partners), condition)
+        yield from _checked(windows, left[pl.Series(np.concatenate(rows))], _stacked(partners), condition)
 
 
 def _stacked(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """New and old rows may have their columns in another order."""
     if len(frames) == 1:
         return frames[0]
-    return pl.concat([frame.select(frames[0].columns) for frame in frames], rechunk=True)
+    columns = frames[0].columns
+    return pl.concat([frame if frame.columns == columns else frame.select(columns) for frame in frames], rechunk=True)
 
 
 def _checked(windows: Windows, left: pl.DataFrame, right: pl.DataFrame, condition: pl.Expr) -> Iterator[pl.DataFrame]:
@@ -126,13 +127,13 @@ def pairs_within(left: pl.DataFrame, parts: Sequence[Part], counted: bool) -> fl
     """About how many pairs are within their windows, by a sample of evenly spaced rows."""
     if not left.height or not parts:
         return 0.0
-    every = left.gather_every(-(-left.height // SAMPLE_LEFT))
+    every = -(-left.height // SAMPLE_LEFT)
     samples = [part.sample() for part in parts]
     weights = np.concatenate([np.full(len(sample[0]), part.rows / len(sample[0])) for part, sample in zip(parts, samples, strict=True)])
     columns = [np.concatenate(column) for column in zip(*samples, strict=True)]
-    mx, hi = (every[name].to_numpy()[:, None] for name in ("mx", "hi"))
+    mx, hi = (left[name].to_numpy()[::every, None] for name in ("mx", "hi"))
     within = (mx <= columns[1]) & (columns[0] <= hi)
     if counted:
-        sq, die = (every[name].to_numpy()[:, None] for name in ("sq", "die"))
+        sq, die = (left[name].to_numpy()[::every, None] for name in ("sq", "die"))
         within &= (sq < columns[3]) & (columns[2] < die)
     return float((within @ weights).mean() * left.height)

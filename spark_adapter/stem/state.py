@@ -116,11 +116,14 @@ class Part:
     def sample(self) -> list[np.ndarray[Any, Any]]:
         """mx, hi and, where windows are counted in rows, sq and die of evenly spaced rows."""
         if self._sample is None:
-            names = ["mx", "hi", "sq", "die"] if self._state.windows.counted else ["mx", "hi"]
-            rows = self.frame.gather_every(-(-self.rows // SAMPLE))
-            if not self.new:
-                rows = self._state.windows.with_deaths(rows)
-            self._sample = [rows[name].to_numpy() for name in names]
+            every = -(-self.rows // SAMPLE)
+            rows = self.frame
+            if not self._state.windows.counted:
+                self._sample = [rows[name].to_numpy()[::every] for name in ("mx", "hi")]
+            else:
+                some = rows.gather_every(every)
+                some = some if self.new else self._state.windows.with_deaths(some)
+                self._sample = [some[name].to_numpy() for name in ("mx", "hi", "sq", "die")]
         return self._sample
 
 
