@@ -83,9 +83,7 @@ def new_name() -> str:
 
 def bounds_of(frame: pl.DataFrame, counted: Sequence[str]) -> Bounds:
     mx, hi = frame["mx"], frame["hi"]
-    return Bounds(
-        (int(mx.min()), int(mx.max())), (int(hi.min()), int(hi.max())), {name: int(frame[f"{name}#"].max()) for name in counted}
-    )
+    return Bounds((int(mx.min()), int(mx.max())), (int(hi.min()), int(hi.max())), {name: int(frame[f"{name}#"].max()) for name in counted})
 
 
 def cut(rows: pl.DataFrame, module: Module) -> Iterator[tuple[int, pl.DataFrame]]:

@@ -125,7 +125,8 @@ def _holds(comparison: Comparison) -> pl.Expr:
 
 def pairs_within(left: pl.DataFrame, parts: Sequence[Part], counted: bool) -> float:
     """About how many pairs are within their windows, by a sample of evenly spaced rows."""
-    if not left.height or not parts:
+    parts = _reached(left, parts)
+    if not parts:
         return 0.0
     every = -(-left.height // SAMPLE_LEFT)
     samples = [part.sample() for part in parts]

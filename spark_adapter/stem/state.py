@@ -263,9 +263,14 @@ class State:
         return found
 
     def _dead_rows(self, module: Module, piece: Piece, watermark: int) -> int:
+        """Counted where the shelf has the piece; else, since nothing is fetched for a figure, as if its rows died evenly."""
         if module.death == "hi" and piece.bounds.hi[0] >= watermark:
             return 0
-        return self.windows.first_alive(module, self.fetched(piece.name), watermark)
+        rows = self.store.shelf.known(piece.name)
+        if rows is not None:
+            return self.windows.first_alive(module, rows, watermark)
+        first, last = piece.bounds.hi
+        return 0 if module.death != "hi" else round(piece.rows * min(1.0, (watermark - first) / max(1, last - first)))
 
     def expires(self) -> int | None:
         """When, in microseconds of event time, the next piece will be dead; None where none will by time alone."""

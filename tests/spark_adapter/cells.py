@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import operator
+import random
 import tempfile
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
@@ -35,6 +36,7 @@ __all__ = [
     "plans",
     "queries",
     "reordered",
+    "steady",
     "with_caches",
     "with_shares",
 ]
@@ -90,6 +92,8 @@ class Cells:
     """Milliseconds by which watermarks trail the streams, for those who know."""
     runs: int = 0
     outcomes: list[Outcome] = field(default_factory=list)
+    slices: list[int] = field(default_factory=list)
+    """Rows of each frame of results."""
     stores: dict[int, Memory] = field(default_factory=dict)
     program: Program = field(init=False)
     grid: Grid = field(init=False)
@@ -114,6 +118,7 @@ class Cells:
                 continue
             results, outcome = drained(work_off(self.program, self.grid, cell, store, arrivals, watermark))
             self.outcomes.append(outcome)
+            self.slices += [frame.height for frame in results]
             for frame in results:
                 found.update(frame.iter_rows())
         return found
@@ -181,6 +186,27 @@ def _within_rows(query: Query, rows: Mapping[str, Sequence[tuple[int, Arrival]]]
     lengths = [stream.window.rows for stream in query.streams]
     newer = [sum(1 for m, _ in rows[stream.name] if n < m <= last) for stream, (n, _) in zip(query.streams, found, strict=True)]
     return all(length is None or more < length for length, more in zip(lengths, newer, strict=True))
+
+
+def steady(query: Query, seconds: int, per_second: int | None, values: int, seed: int = 0, every: float = 1.0) -> list[tuple[Batch, int]]:
+    """Rows of every stream at an even rate, its own unless one is given, in batches of `every` seconds.
+
+    The watermark is the end of the batch before.
+    """
+    rng = random.Random(seed)
+    identity = 0
+    result: list[tuple[Batch, int]] = []
+    for n in range(round(seconds / every)):
+        batch: dict[str, list[dict[str, int]]] = {}
+        for stream in query.streams:
+            batch[stream.name] = []
+            count = round((per_second or stream.rate) * every)
+            for k in range(count):
+                at = round((n + k / count) * every * SECOND)
+                batch[stream.name].append({"id": identity, "ts": at, "x": rng.randrange(values), "y": rng.randrange(values)})
+                identity += 1
+        result.append((batch, round(n * every * SECOND) if n else -1))
+    return result
 
 
 def reordered(plan: Plan, orders: Mapping[tuple[str, str], Sequence[int]]) -> Plan:
