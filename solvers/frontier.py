@@ -65,7 +65,7 @@ def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
                 break
             progress.stopped()  # raises where nobody waits for the rest
             step = steps[place]
-            made = build_plan(request, problem, _outcome(request, problem, found, step, place == first))
+            made = build_plan(request, problem, _outcome(request, problem, found, step, deadline if place == first else None))
             if place == first:
                 progress.ended(made)
             written[place] = FrontierPoint(cpu=step.point.cpu, memory_bytes=step.point.memory_bytes, plan=made)
@@ -97,16 +97,16 @@ def _with_caches(request: PlanRequest, problem: Problem, found: Found, deadline:
     return kept
 
 
-def _outcome(request: PlanRequest, problem: Problem, found: Found, step: _Step, best: bool) -> Outcome:
-    """What to write of one trade-off; what the search proved is about the best by the objective alone."""
+def _outcome(request: PlanRequest, problem: Problem, found: Found, step: _Step, deadline: Deadline | None) -> Outcome:
+    """What to write of one trade-off; what the search proved is about the best by the objective alone, which has a deadline for its claims."""
     alone = replace(found, best=step.point, proof=Proof.NONE, bound=None, lacking=None, notes=())
-    if not best:
+    if deadline is None:
         return Outcome(alone, alone, step.cached, None, found.termination)
     tree = replace(found, lacking=None, notes=())
     bound = _bound(problem, found) if found.proof is Proof.OPTIMAL else found.bound
     tree = replace(tree, bound=bound, proof=Proof.NONE if bound is None else found.proof)
     value = value_of(problem, step.point, step.cached)
-    claimed = with_caches_allowed(problem, request.options.caches, tree, replace(tree, best=step.point), value)
+    claimed = with_caches_allowed(problem, request, tree, replace(tree, best=step.point), value, deadline)
     return Outcome(tree, claimed, step.cached, None, found.termination)
 
 
