@@ -19,7 +19,7 @@ from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.lower_bound import memory_lower_bound
 from solvers.plan_builder import Outcome, build_plan, value_of
 from solvers.planner import begin, problem_of, search
-from solvers.search import Found, Point, Problem
+from solvers.search import Found, Point, Problem, spread
 from solvers.tolerances import ROUNDED
 
 __all__ = ["frontier"]
@@ -59,7 +59,7 @@ def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
         first = _best(problem, steps)
         progress.found(points)
         progress.doing(f"writing {len(points)} plans")
-        for place in _all_along(len(points), first):
+        for place in spread(len(points), first):
             if written and deadline.expired():
                 termination = deadline.termination()
                 break
@@ -87,7 +87,7 @@ def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
 def _with_caches(request: PlanRequest, problem: Problem, found: Found, deadline: Deadline) -> list[_Step]:
     """The trade-offs among trees without caches and trees with them."""
     plain = [_Step(point, None) for point in found.points if problem.caps.admit(point)]
-    trees = [found.points[place] for place in _all_along(len(found.points))[:CACHED_TREES]]
+    trees = [found.points[place] for place in spread(len(found.points))[:CACHED_TREES]]
     steps = plain + [_Step(plan.point, plan) for plan in cached_frontier(request, problem, found, trees, deadline)]
     kept: list[_Step] = []
     # Of equals the one without caches, which stands first, stays.
@@ -124,22 +124,6 @@ def _best(problem: Problem, steps: Sequence[_Step]) -> int:
     """The place of the best by the objective."""
     sign = -1.0 if problem.objective is Objective.MAX_HEADROOM else 1.0
     return min(range(len(steps)), key=lambda place: (sign * value_of(problem, steps[place].point, steps[place].cached), place))
-
-
-def _all_along(count: int, first: int = 0) -> list[int]:
-    """All places below `count`: `first`, both ends, then the middle of each gap in turn, so that every beginning is spread evenly.
-
-    >>> _all_along(6, 4)
-    [4, 0, 5, 2, 1, 3]
-    """
-    places = dict.fromkeys((first, 0, count - 1) if count else ())
-    gaps = [(0, count - 1)]
-    for low, high in gaps:
-        middle = (low + high) // 2
-        if low < middle < high:
-            places[middle] = None
-            gaps += [(low, middle), (middle, high)]
-    return list(places)
 
 
 def _search(request: PlanRequest, problem: Problem, deadline: Deadline) -> Found:
