@@ -84,7 +84,19 @@ def test_copies_of_states_may_vanish_at_any_time_and_are_gone_at_the_end(spark: 
                 copies.unlink(missing_ok=True)
     assert ids(CHAIN, tmp_path) == true_ids(CHAIN, rows)
     assert found
+    assert pipeline.progress.statistics["workers"]["restored"] > 0
     assert set(root.glob("watersmeet-*")) <= before
+
+
+def test_states_are_read_from_copies_as_long_as_these_are_there(spark: SparkSession, tmp_path: Path) -> None:
+    rows = generated(CHAIN, 60, seed=3)
+    write(tmp_path, rows, files=6)
+    pipeline = run(spark, make_plan(CHAIN, [["a", "b"], "c", "d"]), tmp_path, 2, watermark="3 seconds")
+    assert ids(CHAIN, tmp_path) == true_ids(CHAIN, rows)
+    workers = pipeline.progress.statistics["workers"]
+    assert workers["restored"] == 0
+    assert 1 <= workers["processes"] <= 2
+    assert workers["memory_bytes"] > 20_000_000, "an interpreter with polars in it"
 
 
 @settings(
