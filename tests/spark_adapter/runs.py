@@ -69,6 +69,8 @@ class Job:
     """Further fields of the bindings, and `watermark`."""
     bindings: Bindings | None = None
     """Bindings of its own, instead of all that."""
+    shed: bool = False
+    """Whether the plan may shed load."""
 
     @property
     def out(self) -> Path:
@@ -129,7 +131,7 @@ def started(spark: SparkSession, job: Job) -> Pipeline:
     schemas = {stream.name: SCHEMA for stream in job.plan.query.streams}
     bindings = job.bindings or bindings_of(job.folder, schemas, **(own | dict(job.more)))
     with STARTING:
-        return spark_adapter.compile(job.plan, bindings, spark, job.engine, cells=job.cells).start()
+        return spark_adapter.compile(job.plan, bindings, spark, job.engine, cells=job.cells, shed=job.shed).start()
 
 
 def differences(spark: SparkSession, folder: Path, cases: Sequence[Case]) -> list[tuple[Case, Ids, Ids]]:

@@ -137,6 +137,53 @@ def test_another_plan_goes_on_with_a_checkpoint_and_another_query_is_refused(spa
         compiled(CHAIN, "native")
 
 
+def test_a_checkpoint_is_refused_where_its_rows_would_mean_something_else(spark: SparkSession, tmp_path: Path) -> None:
+    """Everything that decides what is in a state: changed in turn, each is named with what it was and is."""
+    query = make_query({"a": 5, "b": 5}, ["a.k = b.k"])
+    plan = make_plan(query, ["a", "b"])
+    schema = "id BIGINT, ts TIMESTAMP, other TIMESTAMP, x STRING"
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0.json").write_text(json.dumps({"id": 1, "ts": "2026-01-01T00:00:01Z", "x": "K"}) + "\n")
+    same = bindings_of(tmp_path, dict.fromkeys("ab", schema), select=["a.id AS first", "b.id AS second"]).model_dump(mode="json", by_alias=True)
+    for stream in same["streams"].values():
+        stream["columns"] = {"k": "lower(x)"}
+
+    def changed(**parts: Any) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(json.dumps(same))
+        source = document["streams"]["a"]["source"]
+        source["options"] |= parts.pop("options", {})
+        source |= parts.pop("source", {})
+        document |= parts.pop("top", {})
+        document["streams"]["a"] |= parts
+        return document
+
+    differing = {
+        r"the expression of k of a was lower\(x\), now upper\(x\)": changed(columns={"k": "upper(x)"}),
+        "the event time of a was ts, now other": changed(event_time="other"),
+        "the option timestampFormat of a was none, now yyyy": changed(options={"timestampFormat": "yyyy"}),
+        "the source of a was json, now csv": changed(source={"format": "csv"}),
+        "the source columns of a were .*x:string>, now .*x:bigint>": changed(source={"schema": schema.replace("x STRING", "x BIGINT")}),
+        "the columns of a were .*, now .*row:struct<id:bigint,x:string>": changed(top={"select": ["a.id", "a.x", "b.id AS second"]}),
+        "its time zone was UTC, now Asia/Tokyo": changed(top={"spark": {"spark.sql.session.timeZone": "Asia/Tokyo"}}),
+    }
+    harmless = [
+        same,
+        changed(watermark="7 seconds"),
+        changed(options={"maxFilesPerTrigger": "9"}),
+        changed(top={"select": ["b.id AS second", "a.id + 1 AS first"]}),
+        changed(top={"sink": {"format": "noop"}}),
+    ]
+    for engine in ("stem", "native"):
+        own = {"checkpoint": str(tmp_path / engine), "sink": {"format": "noop"}}
+        spark_adapter.compile(plan, same | own, spark, engine).start().await_termination()
+        for reason, document in differing.items():
+            with pytest.raises(CheckpointError, match=f"another query: {reason}"):
+                spark_adapter.compile(plan, document | own, spark, engine)
+        for document in harmless:
+            spark_adapter.compile(plan, document | own, spark, engine)
+
+
 def test_what_is_wrong_is_said_before_anything_starts(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path, generated(CYCLE, 3, seed=1), files=1)
     bindings = bindings_of(tmp_path, {stream.name: SCHEMA for stream in CYCLE.streams})
