@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
@@ -22,14 +22,15 @@ from models.request import Query
 from spark_adapter.errors import AdapterError, CheckpointError, EngineError, PlanError
 from spark_adapter.pipeline import Pipeline
 from tests.spark_adapter import runs
-from tests.spark_adapter.cells import Case, cases, with_caches
+from tests.spark_adapter.cells import SECOND, Case, cases, with_caches
 from tests.spark_adapter.nested_loop import Row
 from tests.spark_adapter.plans import bindings_of, make_plan, make_query, moment
-from tests.spark_adapter.runs import SCHEMA, Job, differences, generated, ids, true_ids, write, written
+from tests.spark_adapter.runs import SCHEMA, Job, generated, ids, tried, true_ids, write, written
 
 pytestmark = pytest.mark.spark
 
 CHAIN = make_query({"a": 8, "b": 3.5, "c": 12, "d": 5}, ["a.x = b.x", "b.y = c.y", "c.z = d.z"])
+QUICK = make_query({"s0": 1, "s1": 2, "s2": 1}, ["s0.x = s1.x", "s1.y = s2.y"])
 CYCLE = make_query({"a": 6, "b": 4, "c": 10}, ["a.x = b.x", "b.y = c.y", "c.z = a.z"])
 
 
@@ -100,14 +101,44 @@ def test_states_are_read_from_copies_as_long_as_these_are_there(spark: SparkSess
 
 
 @settings(
-    max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.data_too_large, HealthCheck.too_slow]
+    max_examples=2,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.data_too_large, HealthCheck.too_slow],
 )
 @given(several=st.lists(st.booleans().flatmap(lambda counted: cases(counted)), min_size=8, max_size=8))
 def test_random_plans_over_random_data_give_the_rows_of_the_definition(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, several: list[Case]
 ) -> None:
     """Eight plans an example: side by side they take less time than one after the other."""
-    assert differences(spark, tmp_path_factory.mktemp("random"), several) == []
+    trials = tried(spark, tmp_path_factory.mktemp("random"), several)
+    assert [str(trial) for trial in trials if not trial.right] == []
+
+
+LATE = Case(
+    make_plan(QUICK, [["s0", "s1"], "s2"]),
+    [
+        (
+            {
+                name: [{"id": 10 * n + k, "ts": (8 * n + 24 - 6 * k) * SECOND // 4, "x": k % 2, "y": 0} for k in range(5)]
+                for name in ("s0", "s1", "s2")
+            },
+            -1,
+        )
+        for n in range(1, 6)
+    ],
+    2,
+    {"s0": 0, "s1": 250, "s2": 1000},
+)
+
+
+def test_the_trials_of_random_plans_see_late_rows_and_states_that_let_go(spark: SparkSession, tmp_path: Path) -> None:
+    """Every batch reaches six seconds back behind a watermark of a second: what a random case does by chance."""
+    (trial,) = tried(spark, tmp_path, [LATE])
+    assert trial.right, str(trial)
+    assert trial.found
+    assert trial.expected_late > 10
+    assert trial.held < trial.arrived - trial.late - 10
 
 
 def test_another_plan_goes_on_with_a_checkpoint_and_another_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:
