@@ -25,12 +25,13 @@ _OBJECTIVES = {
 }
 
 
-def explain(problem: Problem, found: Found, priced: PricedTree, shortfall: Shortfall | None) -> list[str]:
-    """What the plan uses, what is proven, and the reasons for its largest choices."""
+def explain(problem: Problem, found: Found, priced: PricedTree, shortfall: Shortfall | None, brief: bool = False) -> list[str]:
+    """What the plan uses, what is proven, and, unless it is to be brief, the reasons for its largest choices."""
+    said = [_usage(problem, priced), *_proof(problem, found, shortfall), *found.notes]
+    if brief:
+        return said
     return [
-        _usage(problem, priced),
-        *_proof(problem, found, shortfall),
-        *found.notes,
+        *said,
         *_kept_subresults(problem.model, priced),
         *_probe_orders(problem.model, priced),
         *_scanned_states(problem.model, priced),

@@ -30,6 +30,8 @@ from solvers.tree import Join, Tree
 
 __all__ = ["build_plan", "normalised"]
 
+BRIEF = "The time limit left no time to work out allocation, validity and the reasons for this plan."
+
 
 def normalised(query: Query, graph: JoinGraph) -> Query:
     """The query with every estimated selectivity filled in: a plan stands on its own."""
@@ -116,12 +118,14 @@ def shortfall_of(problem: Problem, found: Found) -> Shortfall:
     )
 
 
-def build_plan(request: PlanRequest, problem: Problem, found: Found, cached: CachedPlan | None = None) -> Plan:
-    """The plan of what a search found, or of that with caches."""
+def build_plan(request: PlanRequest, problem: Problem, found: Found, cached: CachedPlan | None = None, brief: bool = False) -> Plan:
+    """The plan of what a search found, or of that with caches. A `brief` one has no allocation, no validity and no reasons, and says so."""
     model, caps = problem.model, problem.caps
     plain, found = found, cached.found if cached else found
     qualified, relief, shortfall = caps.admit(found.best), None, None
-    if not qualified:
+    if not qualified and brief:
+        shortfall = shortfall_of(problem, found)
+    elif not qualified:
         from solvers.allocation.in_plans import relieve  # requests that fit do without it
 
         relief = relieve(problem, request, plain)
@@ -135,6 +139,7 @@ def build_plan(request: PlanRequest, problem: Problem, found: Found, cached: Cac
         fingerprint=fingerprint(model.graph.names, operators, caches),
         qualified=qualified,
         proof=found.proof,
+        termination=found.termination,
         bound=found.bound if found.proof is not Proof.NONE else None,
         gap=gap_of(problem, found),
         query=normalised(request.query, model.graph),
@@ -147,7 +152,7 @@ def build_plan(request: PlanRequest, problem: Problem, found: Found, cached: Cac
         caches=caches,
         allocation=relief.allocation if relief else None,
         shortfall=shortfall,
-        validity=[Validity(statistic=entry.statistic, low=entry.low, high=entry.high) for entry in validity(total, model, caps)],
-        explanation=explain(problem, found, total, shortfall) + (cached.sentences(plain.best.cpu) if cached else []),
-        warnings=warnings_of(problem, priced),
+        validity=[] if brief else [Validity(statistic=entry.statistic, low=entry.low, high=entry.high) for entry in validity(total, model, caps)],
+        explanation=explain(problem, found, total, shortfall, brief) + (cached.sentences(plain.best.cpu) if cached else []),
+        warnings=([BRIEF] if brief else []) + warnings_of(problem, priced),
     )
