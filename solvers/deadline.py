@@ -86,10 +86,10 @@ class Deadline:
         return time.monotonic() >= self.at or self.progress.stopped()
 
     def termination(self) -> Termination:
-        """Why a search that ends now does so, if it has not come to its own end."""
+        """Why a search that looks here ends: it was asked to, its time is over, or neither."""
         if self.progress.stopped():
             return Termination.STOPPED
-        return Termination.TIME_LIMIT if self.expired() else Termination.COMPLETE
+        return Termination.TIME_LIMIT if time.monotonic() >= self.at else Termination.COMPLETE
 
     def share(self, part: float) -> Deadline:
         """One with this part of the time that is left."""

@@ -41,7 +41,7 @@ def answer_of(problem: Problem, found: Found) -> JtreeAnswer:
         qualified=problem.caps.admit(found.best),
         value=value if math.isfinite(value) else None,
         proof=found.proof,
-        termination=found.termination,
         bound=found.bound,
-        gap=gap_of(problem, found),
+        gap=gap_of(problem, value, found.bound),
+        termination=found.termination,
     )

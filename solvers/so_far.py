@@ -14,18 +14,20 @@ from models.check import CheckReport, CheckRequest
 from models.cover import CoverAnswer, CoverMethod, CoverRequest
 from models.jtree import JtreeAnswer, JtreeRequest
 from models.plan import Frontier, FrontierPoint, Plan, Proof, Termination
-from models.request import CacheMode, PlanRequest
+from models.request import PlanRequest
 from solvers.allocation.solve import solve_allocation
+from solvers.caches.claims import with_caches_allowed
 from solvers.caches.solve import solve_caches
 from solvers.check import failed, report
+from solvers.choice import objective_value
 from solvers.components import join_components
 from solvers.cover.solve import solve_cover
 from solvers.greedy_tree import greedy_tree
 from solvers.jtree import answer_of, plan_request
-from solvers.plan_builder import build_plan
+from solvers.plan_builder import Outcome, build_plan
 from solvers.planner import problem_of
 from solvers.progress import Best
-from solvers.search import Found, Problem, point_of
+from solvers.search import ALL_TREES, Found, Problem, point_of
 from solvers.tree import Tree
 
 __all__ = ["allocation_so_far", "caches_so_far", "check_so_far", "cover_so_far", "frontier_so_far", "jtree_so_far", "plan_so_far"]
@@ -38,7 +40,9 @@ CUT_OFF = {"termination": Termination.TIME_LIMIT}
 def plan_so_far(request: PlanRequest, best: Best | None = None) -> Plan:
     """The best plan so far."""
     problem = problem_of(request)
-    return build_plan(request, problem, _found(problem, best, request.options.caches), brief=True)
+    tree = _found(problem, best)
+    found = with_caches_allowed(problem, request.options.caches, tree, tree, objective_value(problem, tree.best))
+    return build_plan(request, problem, Outcome(tree, found, termination=Termination.TIME_LIMIT, brief=True))
 
 
 def frontier_so_far(request: PlanRequest, best: Best | None = None) -> Frontier:
@@ -53,7 +57,7 @@ def frontier_so_far(request: PlanRequest, best: Best | None = None) -> Frontier:
 def jtree_so_far(request: JtreeRequest, best: Best | None = None) -> JtreeAnswer:
     """The best join tree so far."""
     problem = problem_of(plan_request(request))
-    return answer_of(problem, _found(problem, best, CacheMode.OFF))
+    return answer_of(problem, _found(problem, best))
 
 
 def check_so_far(request: CheckRequest, _: Best | None = None) -> CheckReport:
@@ -80,14 +84,12 @@ def caches_so_far(request: CacheSelectionRequest, _: Best | None = None) -> Cach
     return solve_caches(quick).model_copy(update=CUT_OFF)
 
 
-def _found(problem: Problem, best: Best | None, caches: CacheMode) -> Found:
+def _found(problem: Problem, best: Best | None) -> Found:
     problem.model.check_range()
     point = point_of(problem.model, _tree(problem, best))
-    # A bound of join trees is one of plans only where none may have caches.
-    bound = best.bound if best and caches is CacheMode.OFF else None
-    notes = ("The search was cut off at its time limit: this is the best plan it had by then.",)
+    bound = best.bound if best else None
     proof = Proof.NONE if bound is None else Proof.BOUNDED
-    return Found(point, (point,), proof, bound, "the plans found so far", notes, termination=Termination.TIME_LIMIT)
+    return Found(point, (point,), proof, bound, ALL_TREES, termination=Termination.TIME_LIMIT)
 
 
 def _tree(problem: Problem, best: Best | None) -> Tree:
