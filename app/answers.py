@@ -100,6 +100,11 @@ class Answers:
             self._kept.move_to_end(key)
         return answer
 
+    @property
+    def sharing(self) -> int:
+        """Requests that wait for the solve of another one."""
+        return sum(flight.waiting - 1 for flight in self._flights.values())
+
     def in_flight(self, key: Key) -> bool:
         """Whether somebody is waiting for the same answer."""
         return key in self._flights

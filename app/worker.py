@@ -24,7 +24,7 @@ from app.body import BodyError, read
 from app.endpoints import ENDPOINTS, Endpoint
 from app.frames import ABANDONED, PROGRESS, READY, STOP, TASK, frame
 from app.logs import set_up_logging
-from app.overtime import Overtime
+from app.overtime import OVERTIME, Overtime
 from app.problems import problem
 from models.base import Model
 from models.plan import Termination
@@ -143,7 +143,7 @@ def main(load: Callable[[], list[Solver]] = load) -> None:
 
         def start(request: Model, limit: float) -> None:
             began = time.perf_counter()
-            signal.setitimer(signal.ITIMER_REAL, (0.0 if at_once else limit) + grace)
+            signal.setitimer(signal.ITIMER_REAL, grace if at_once else limit + OVERTIME + grace)
             if (so_far := solver.so_far) is not None and not at_once:
                 overtime.begin(limit, lambda: _reply(so_far(request, waiting.best), began).frame(free=False))
 

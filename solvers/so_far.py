@@ -8,6 +8,8 @@ allocation, validity, reasons. Guarantee: that of the bound that was proven by t
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from models.allocation import AllocationAnswer, AllocationMethod, AllocationRequest, ExecutionModel
 from models.caches import CacheMethod, CacheSelection, CacheSelectionRequest
 from models.check import CheckReport, CheckRequest
@@ -21,6 +23,7 @@ from solvers.caches.solve import solve_caches
 from solvers.check import failed, report
 from solvers.choice import objective_value
 from solvers.components import join_components
+from solvers.cost import CostModel
 from solvers.cover.solve import solve_cover
 from solvers.greedy_tree import greedy_tree
 from solvers.jtree import answer_of, plan_request
@@ -28,7 +31,10 @@ from solvers.plan_builder import Outcome, build_plan
 from solvers.planner import problem_of
 from solvers.progress import Best
 from solvers.search import ALL_TREES, Found, Problem, point_of
-from solvers.tree import Tree
+from solvers.tree import Tree, joins
+
+if TYPE_CHECKING:
+    from solvers.shape import Shape
 
 __all__ = ["allocation_so_far", "caches_so_far", "check_so_far", "cover_so_far", "frontier_so_far", "jtree_so_far", "plan_so_far"]
 
@@ -96,10 +102,14 @@ def _tree(problem: Problem, best: Best | None) -> Tree:
     """The plan that the search has told of, unless it takes too long to price; else a greedy one."""
     model = problem.model
     if best is not None:
-        from solvers.region import Ledger  # numba takes a while to import
-        from solvers.shape import shape_of, tree_of
-
-        shape = best.plan if isinstance(best.plan, dict) else shape_of(best.plan)
-        if sum(len(inputs) ** 2 for inputs in shape.values()) <= MOST_PROBES:
-            return tree_of(Ledger(model), shape) if isinstance(best.plan, dict) else best.plan
+        widths = [len(inputs) for inputs in best.plan.values()] if isinstance(best.plan, dict) else [len(join.inputs) for join in joins(best.plan)]
+        if sum(width**2 for width in widths) <= MOST_PROBES:
+            return _with_orders(model, best.plan) if isinstance(best.plan, dict) else best.plan
     return join_components(model, [greedy_tree(model, component) for component in model.graph.components])
+
+
+def _with_orders(model: CostModel, shape: Shape) -> Tree:
+    from solvers.region import Ledger  # numba takes a while to import
+    from solvers.shape import tree_of
+
+    return tree_of(Ledger(model), shape)
