@@ -16,7 +16,7 @@ from solvers.allocation.productivity import Path, Step, path_of_steps
 from solvers.cover.exact import continuous_cover
 from solvers.cover.greedy import CoverPath
 from solvers.cover.solve import coverable, short_states
-from solvers.deadline import NOBODY, Progress
+from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.errors import RangeError
 
 __all__ = ["solve_allocation"]
@@ -47,8 +47,10 @@ def solve_allocation(request: AllocationRequest, progress: Progress = NOBODY) ->
     if request.method is AllocationMethod.DP:
         return _answer(request, paths, knapsack_dp(int(request.capacity), paths), Proof.OPTIMAL)
     if whole and request.method is AllocationMethod.EXACT:
+        deadline = Deadline.after(request.time_limit, progress)
         found = knapsack_exact(request.capacity, paths, request.time_limit, progress)
-        return _answer(request, paths, found.units, found.proof, bound=found.bound)
+        answer = _answer(request, paths, found.units, found.proof, bound=found.bound)
+        return answer if found.proof is Proof.OPTIMAL else answer.model_copy(update={"termination": deadline.termination()})
     if whole:
         return _answer(request, paths, grepp_in_whole_units(request.capacity, paths), Proof.BOUNDED)
     required = {state.name: state.required for state in request.states}

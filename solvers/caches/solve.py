@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from models.caches import CacheAllocation, CacheMethod, CacheSelection, CacheSelectionRequest
-from models.plan import Proof
+from models.plan import Proof, Termination
 from solvers.caches.exact import exact
 from solvers.caches.exhaustive import exhaustive
 from solvers.caches.greedy import greedy
@@ -70,6 +70,7 @@ def solve_caches(request: CacheSelectionRequest, progress: Progress = NOBODY) ->
         bound = relaxed.bound
     if bound is not None:
         bound = min(bound, cost)
+    searched = request.method in (CacheMethod.EXACT, CacheMethod.EXHAUSTIVE) and not found.optimal
     return CacheSelection(
         chosen=[ids[i] for i in choice],
         total_cost=cost,
@@ -77,6 +78,7 @@ def solve_caches(request: CacheSelectionRequest, progress: Progress = NOBODY) ->
         memory={ids[i]: held[i] for i in choice},
         memory_bytes=math.fsum(held.values()),
         proof=Proof.OPTIMAL if optimal else Proof.NONE if bound is None else Proof.BOUNDED,
+        termination=deadline.termination() if searched else Termination.COMPLETE,
         bound=bound,
         gap=None if bound is None else (cost - bound) / cost if cost > 0.0 else 0.0,
         lp_bound=relaxed.bound if relaxed else None,

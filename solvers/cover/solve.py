@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from models.allocation import ExecutionModel
 from models.cover import CoverAnswer, CoverMethod, CoverRequest
-from models.plan import Proof
+from models.plan import Proof, Termination
 from solvers.cover.exact import continuous_cover, discrete_cover
 from solvers.cover.greedy import CoverPath, greedy_cover
-from solvers.deadline import NOBODY, Progress
+from solvers.deadline import NOBODY, Deadline, Progress
 
 __all__ = ["coverable", "short_states", "solve_cover"]
 
@@ -34,6 +34,7 @@ def short_states(required: Mapping[str, float], paths: Sequence[CoverPath], unit
 
 def solve_cover(request: CoverRequest, progress: Progress = NOBODY) -> CoverAnswer:
     """The least cover that the method finds, and what is proven of it."""
+    deadline = Deadline.after(request.time_limit, progress)
     whole = request.model is ExecutionModel.DISCRETE
     required = {state.name: state.required for state in request.states}
     paths = [CoverPath(path.name, path.cost, path.covers, math.inf if path.max_units is None else path.max_units) for path in request.paths]
@@ -62,6 +63,7 @@ def solve_cover(request: CoverRequest, progress: Progress = NOBODY) -> CoverAnsw
         uncovered=short,
         least_capacity=least if len(possible) == len(required) else None,
         proof=proof,
+        termination=deadline.termination() if whole and request.method is CoverMethod.EXACT and proof is not Proof.OPTIMAL else Termination.COMPLETE,
         bound=min(bound, least),
         gap=max(0.0, (least - bound) / least) if least > 0.0 else 0.0,
     )
