@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from models.plan import Proof
+from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.choice import choose, objective_value
 from solvers.deadline import Deadline
@@ -217,12 +217,18 @@ def cp_sat(problem: Problem, deadline: Deadline) -> Found:
         deadline,
     )
     if program is None:
-        return _unproven(problem, start, "The integer program is too large for its time limit: this is the two-layer plan.")
+        return _unproven(problem, start, "The integer program is too large, and this is the two-layer plan", deadline)
     return _solved(problem, ledger, program, start, deadline)
 
 
-def _unproven(problem: Problem, points: tuple[Point, ...], note: str) -> Found:
-    return Found(choose(problem, points), staircase(points), Proof.BOUNDED, _least(problem), SPACE, (note,))
+def _unproven(problem: Problem, points: tuple[Point, ...], why: str, deadline: Deadline | None = None, solver: Any = None) -> Found:
+    """What there is without a proof. `why` it has none is said as far as its deadline, or the solver's own limit, explains it."""
+    termination = Termination.COMPLETE
+    if deadline is not None and deadline.progress.stopped():
+        termination, why = Termination.STOPPED, f"{why}: it was asked to stop"
+    elif (deadline is not None and deadline.expired()) or (solver is not None and solver.response_proto.deterministic_time >= DETERMINISTIC_TIME):
+        termination, why = Termination.TIME_LIMIT, f"{why} within its time limit"
+    return Found(choose(problem, points), staircase(points), Proof.BOUNDED, _least(problem), SPACE, (f"{why}.",), termination=termination)
 
 
 def _solved(problem: Problem, ledger: Ledger, program: _Program, start: tuple[Point, ...], deadline: Deadline) -> Found:
@@ -238,31 +244,31 @@ def _solved(problem: Problem, ledger: Ledger, program: _Program, start: tuple[Po
         return tree_of(ledger, with_root(ledger, {program.splits[k].whole: program.splits[k].parts for k in picked}))
 
     def better(picked: list[int], bound: float) -> None:
-        deadline.progress.planned([tree(picked)])
-        deadline.progress.proven(built.least(problem, ledger, bound))
+        point = point_of(model, tree(picked))
+        deadline.progress.found([point])
+        if problem.caps.admit(point):  # the bound is one of plans within the caps, and a plan over them may be below it
+            deadline.progress.proven(built.least(problem, ledger, bound))
 
     deadline.progress.doing(f"solving the integer program of {len(program.splits)} choices")
     for _ in range(RETRIES):
         solver, status = built.solve(problem.seed, deadline, hint, better)
-        if status == built.cp_model.INFEASIBLE:
-            # Splits dearer than the start were left out: where the start qualifies it is the best, else nothing fits.
+        if status == built.cp_model.INFEASIBLE and not any(map(problem.caps.admit, points)):
             found = staircase(points)
-            best = choose(problem, found)
-            bound = objective_value(problem, best) if problem.caps.admit(best) else _least(problem)
-            return Found(best, found, Proof.OPTIMAL, bound, SPACE)
+            return Found(choose(problem, found), found, Proof.OPTIMAL, _least(problem), SPACE)
         if status not in (built.cp_model.OPTIMAL, built.cp_model.FEASIBLE):
-            return _unproven(problem, tuple(points), "The integer program was not solved within its time limit.")
+            # Also where it says that nothing fits, although a plan is known that does.
+            return _unproven(problem, tuple(points), "The integer program was not solved", deadline, solver)
         picked = [k for k, choice in enumerate(built.chosen) if solver.value(choice)]
         point = point_of(model, tree(picked))
         points.append(point)
         if status == built.cp_model.FEASIBLE:
-            return _unproven(problem, tuple(points), "The integer program was not solved to its end within its time limit.")
+            return _unproven(problem, tuple(points), "The integer program was not solved to its end", deadline, solver)
         if problem.caps.admit(point):
             found = staircase(points)
             best = choose(problem, found)
             return Found(best, found, Proof.OPTIMAL, objective_value(problem, best), SPACE)
         built.forbid(picked)
-    return _unproven(problem, tuple(points), "Too many plans lie at a cap to within rounding.")
+    return _unproven(problem, tuple(points), "Too many plans lie at a cap to within rounding")
 
 
 def _least(problem: Problem) -> float:

@@ -17,13 +17,13 @@ from models.plan import (
     State,
     Validity,
 )
-from models.request import PlanRequest, Query
+from models.request import Objective, PlanRequest, Query
 from solvers.caches.in_plans import CachedPlan
 from solvers.choice import objective_value
 from solvers.cost import PricedTree
 from solvers.explanation import explain, warnings_of
+from solvers.gap import gap_between
 from solvers.graph import JoinGraph, bits
-from solvers.progress import gap_between
 from solvers.search import Found, Problem
 from solvers.sensitivity import headroom, validity
 from solvers.tree import Join, Tree
@@ -90,7 +90,8 @@ def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
 
 def gap_of(problem: Problem, found: Found) -> float | None:
     """(value − bound) / value; for max_headroom, whose bound is above the value, (bound − value) / bound."""
-    return None if found.bound is None else gap_between(objective_value(problem, found.best), found.bound, problem.objective)
+    maximise = problem.objective is Objective.MAX_HEADROOM
+    return None if found.bound is None else gap_between(objective_value(problem, found.best), found.bound, maximise)
 
 
 def shortfall_of(problem: Problem, found: Found) -> Shortfall:

@@ -17,7 +17,7 @@ from solvers.allocation.grepp import grepp
 from solvers.allocation.productivity import Path
 from solvers.allocation.solve import solve_allocation
 from solvers.errors import MethodError
-from solvers.linear_program import Row, linear_program
+from solvers.linear_program import Outcome, Row, linear_program
 
 TABLE_2 = [
     {"name": "A", "resources": 15, "output": 4},
@@ -111,9 +111,10 @@ def test_grepp_equals_the_linear_program_on_random_tables() -> None:
         units = grepp(capacity, paths)
         rows = [Row({i: path.resources for i, path in enumerate(paths)}, high=capacity)]
         best = linear_program([path.output for path in paths], [path.limit for path in paths], rows, maximise=True)
-        assert best is not None
+        assert best.outcome is Outcome.OPTIMAL
         value = sum(path.output * amount for path, amount in zip(paths, units, strict=True))
-        assert value == pytest.approx(sum(path.output * amount for path, amount in zip(paths, best, strict=True)), rel=1e-7)
+        assert value == pytest.approx(sum(path.output * amount for path, amount in zip(paths, best.units, strict=True)), rel=1e-9)
+        assert value == pytest.approx(best.bound, rel=1e-9)
         assert sum(path.resources * amount for path, amount in zip(paths, units, strict=True)) <= capacity * (1 + 1e-12)
         assert all(0 <= amount <= path.limit for path, amount in zip(paths, units, strict=True))
 
