@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from models.plan import Proof
 from solvers.errors import WrongBoundError
+from solvers.tolerances import ROUNDING
 
-__all__ = ["ROUNDING", "Claim", "claim", "gap_between"]
-
-ROUNDING = 1e-9  # relative; the contract's: a value and its bound are sums of the same kind of terms, added up in different places
+__all__ = ["Claim", "claim", "gap_between"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 maximise or minimise Σ value_i·x_i with rows low ≤ Σ a_ij·x_i ≤ high and 0 ≤ x_i ≤ limit_i. The units are exact up to the simplex's
 tolerances, and the same every time.
 
-Guarantee: no units that break the rows by no more than these are better than the bound, whatever the simplex's tolerances are. It only proposes a multiplier λ_j for each row; the bound is then computed anew, by weak duality (for maximise,
-minimise being its mirror image):
+Guarantee: no units that break the rows by no more than these are better than the bound, whatever the simplex's tolerances are. It only
+proposes a multiplier λ_j for each row; the bound is then computed anew, by weak duality (for maximise, minimise being its mirror image):
 
     Σ value_i·x_i  ≤  Σ_j max over the row of λ_j·row_j  +  Σ_i max(0, value_i − Σ_j λ_j·a_ij)·limit_i
 """
@@ -102,9 +102,7 @@ def _broken(row: Row, units: Sequence[float]) -> float:
     return max((by / abs(end) if end else math.inf for by, end in over if by > 0.0), default=0.0)
 
 
-def _most(
-    values: Sequence[float], limits: Sequence[float], rows: Sequence[Row], multipliers: Sequence[float], slack: float, nudge: float
-) -> float:
+def _most(values: Sequence[float], limits: Sequence[float], rows: Sequence[Row], multipliers: Sequence[float], slack: float, nudge: float) -> float:
     """What Σ value_i·x_i cannot exceed where rows are broken by no more than `slack`, whatever the multipliers are; rounded up."""
     terms, used = [], [[value] for value in values]
     for row, multiplier in zip(rows, multipliers, strict=True):

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from solvers.allocation.productivity import Path
 from solvers.cover.exact import continuous_cover
 from solvers.cover.greedy import CoverPath
-from solvers.gap import ROUNDING
 from solvers.linear_program import Outcome, Row, linear_program
+from solvers.tolerances import ROUNDED
 
 __all__ = ["Joint", "joint"]
 
@@ -36,7 +36,7 @@ def joint(capacity: float, paths: Sequence[Path], required: Mapping[str, float])
     """The most results with every state refreshed; the least cover, as far as the capacity goes, where that is too dear or the program fails."""
     found = continuous_cover(required, [CoverPath(path.name, path.resources, path.covers, path.limit) for path in paths])
     cover, cost = found.units, found.cost
-    if cost > capacity * (1.0 + ROUNDING):
+    if cost > capacity * ROUNDED:
         return Joint([amount * (capacity / cost) for amount in cover], math.inf, cost)
     # Units of what the whole capacity would buy, so that the simplex's absolute tolerances mean the same for every unit of measure.
     sizes = [_most_units(capacity, path, required) or 1.0 for path in paths]
@@ -47,7 +47,9 @@ def joint(capacity: float, paths: Sequence[Path], required: Mapping[str, float])
     for state, amount in required.items():
         if amount > 0.0:
             brought = math.fsum(path.covers[state] * cover[i] for i, path in enumerate(paths) if state in path.covers) / amount
-            rows.append(Row({i: path.covers[state] * sizes[i] / amount for i, path in enumerate(paths) if state in path.covers}, low=min(1.0, brought)))
+            rows.append(
+                Row({i: path.covers[state] * sizes[i] / amount for i, path in enumerate(paths) if state in path.covers}, low=min(1.0, brought))
+            )
     values = [path.output * size / largest for path, size in zip(paths, sizes, strict=True)]
     limits = [max(_most_units(capacity, path, required), amount) / size for path, amount, size in zip(paths, cover, sizes, strict=True)]
     solved = linear_program(values, limits, rows, maximise=True)

@@ -4,10 +4,11 @@ Problem: the cheapest choice of a `Program`, memory cap and exclusions included.
 Method: OR-Tools CP-SAT on the paper's integer program, with variables for caches alone, by what each saves, so that operators
 need none of their own. A small program is given to `branch_and_bound` first, which is done before CP-SAT is imported.
 
-Guarantee: exact; costs become integers with RESOLUTION steps in the cost without caches, so two choices may be taken
-for equal that differ by less than that, and the bound is below the cost by as much. Bytes are rounded down: every choice that fits is
-allowed, and one that is over the cap by less than rounding is forbidden when it is found, and the program solved again. Where time runs
-out or CP-SAT fails: the best choice, with a bound if there is one. One worker and a fixed seed: the same choice on every run. Complexity: NP-hard (Thm 4.2); 687 candidates take a fraction of a second.
+Guarantee: exact; costs become integers with RESOLUTION steps in the cost without caches, so two choices may be taken for equal that
+differ by less than that, and the bound is below the cost by as much. Bytes are rounded down: every choice that fits is allowed, and one
+that is over the cap by less than rounding is forbidden when it is found, and the program solved again. Where time runs out or CP-SAT
+fails: the best choice, with a bound if there is one. One worker and a fixed seed: the same choice on every run.
+Complexity: NP-hard (Thm 4.2); 687 candidates take a fraction of a second.
 """
 
 from __future__ import annotations

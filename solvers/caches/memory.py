@@ -68,7 +68,10 @@ def priority_allocation(program: Program, choice: Choice) -> Allotment:
         parts.append(update)
         for i in members:
             candidate = program.candidates[i]
-            parts += [share * candidate.proc, *(-share * cost for cost in program.operator_costs[candidate.pipeline][candidate.first : candidate.last + 1])]
+            parts += [
+                share * candidate.proc,
+                *(-share * cost for cost in program.operator_costs[candidate.pipeline][candidate.first : candidate.last + 1]),
+            ]
         shares.update(dict.fromkeys(members, share))
     return Allotment(tuple(sorted(shares)), shares, math.fsum(parts))
 

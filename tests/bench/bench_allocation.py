@@ -139,7 +139,7 @@ def capacity_for_freshness() -> None:
                     continue
                 least = joint(2.0 * case.saturation[0], case.paths, case.required).cover_cost
                 shares.append(100 * least / case.saturation[0])
-                above.append(jaqpot(2.0 * case.saturation[0], case.paths, case.required).cover_cost / least - 1.0)
+                above.append(jaqpot(2.0 * case.saturation[0], case.paths, case.required)[1] / least - 1.0)
             if shares:
                 series.setdefault(name, []).append((tolerance, statistics.mean(shares)))
     line_chart(BUILD / "paper2-fig9-capacity.svg", "What freshness takes", "freshness in windows", "% of saturation resources", series, markers=True)
