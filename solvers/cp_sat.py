@@ -224,11 +224,10 @@ def _unproven(problem: Problem, points: tuple[Point, ...], why: str, termination
     return Found(choose(problem, points), staircase(points), Proof.BOUNDED, _least(problem), ALL_TREES, (why,), termination=termination)
 
 
-def _ended(solver: Any, deadline: Deadline) -> Termination:
-    """Why CP-SAT ended without a proof; its deterministic time is a time limit too."""
-    if not deadline.expired() and solver.response_proto.deterministic_time >= DETERMINISTIC_TIME:
-        return Termination.TIME_LIMIT
-    return deadline.termination()
+def _ended(limited: bool, deadline: Deadline) -> Termination:
+    """Why CP-SAT ended without a proof; its deterministic time, which no deadline knows of, is a time limit too."""
+    termination = deadline.termination()
+    return Termination.TIME_LIMIT if limited and termination is Termination.COMPLETE else termination
 
 
 def _solved(problem: Problem, ledger: Ledger, program: _Program, start: tuple[Point, ...], deadline: Deadline) -> Found:
@@ -257,12 +256,12 @@ def _solved(problem: Problem, ledger: Ledger, program: _Program, start: tuple[Po
             return Found(choose(problem, found), found, Proof.OPTIMAL, _least(problem), ALL_TREES)
         if status not in (built.cp_model.OPTIMAL, built.cp_model.FEASIBLE):
             # Also where it says that nothing fits, although a plan is known that does.
-            return _unproven(problem, tuple(points), "The integer program was not solved.", _ended(solver, deadline))
+            return _unproven(problem, tuple(points), "The integer program was not solved.", _ended(status == built.cp_model.UNKNOWN, deadline))
         picked = [k for k, choice in enumerate(built.chosen) if solver.value(choice)]
         point = point_of(model, tree(picked))
         points.append(point)
         if status == built.cp_model.FEASIBLE:
-            return _unproven(problem, tuple(points), "The integer program was not solved to its end.", _ended(solver, deadline))
+            return _unproven(problem, tuple(points), "The integer program was not solved to its end.", _ended(True, deadline))
         if problem.caps.admit(point):
             found = staircase(points)
             best = choose(problem, found)

@@ -14,7 +14,7 @@ from app.worker import respond
 from models.base import Model
 from models.request import PlanRequest
 from models.service import Health
-from solvers.errors import RangeError
+from solvers.errors import RangeError, WrongBoundError
 from tests.app.serving import ROOT, example
 
 PLANS = ENDPOINTS[0]
@@ -72,6 +72,16 @@ def test_what_a_solver_refuses_is_a_problem_with_its_pointer() -> None:
 
     status, answer, _ = respond(PLANS, refuse, body(), 1.0, lambda _: None)
     assert status == 422 and json.loads(answer)["errors"] == [{"pointer": "/query", "detail": "too many tuples"}]
+
+
+def test_a_wrong_bound_is_our_fault_and_not_the_callers() -> None:
+    """What `respond` does not catch is logged with all its details and answered with a 500, as test_http sees."""
+
+    def claims_too_much(_: Model) -> Model:
+        raise WrongBoundError(1.0, 2.0, maximise=False)
+
+    with pytest.raises(WrongBoundError, match=r"2\.0 is a lower bound above the value it bounds, 1\.0"):
+        respond(PLANS, claims_too_much, body(), 1.0, lambda _: None)
 
 
 def test_the_process_with_the_event_loop_loads_no_solver() -> None:

@@ -129,6 +129,22 @@ def test_a_tighter_memory_cap_never_lowers_the_cost() -> None:
         assert exact(program, soon()).cost >= loose.cost * (1 - 1e-12)
 
 
+def test_cp_sat_fills_the_memory_to_the_last_byte() -> None:
+    """A third of the cap is no whole number of the steps that bytes are counted in."""
+    program = Program(((4.0,), (4.0,), (4.0,)), tuple(Candidate(p, 0, 0, p, 1.0, 1.0) for p in range(3)), (0.5,) * 3, 3.0)
+    found = cp_sat(program, soon())
+    assert (found.choice, found.optimal) == ((0, 1, 2), True)
+
+
+def test_cp_sat_does_not_overfill_the_memory_by_rounding() -> None:
+    """Each is over its third of the cap by less than a step."""
+    over = 1.0 + 1e-14
+    program = Program(((4.0,), (4.0,), (4.0,)), tuple(Candidate(p, 0, 0, p, 1.0, over) for p in range(3)), (0.5,) * 3, 3.0)
+    found, best = cp_sat(program, soon()), exhaustive(program, soon())
+    assert program.feasible(found.choice) and found.optimal
+    assert found.cost == best.cost == pytest.approx(7.0)
+
+
 def test_priority_serves_the_highest_net_benefit_per_byte_first_and_the_last_in_part() -> None:
     costs = ((4.0, 4.0), (4.0, 4.0))
     program = Program(costs, (Candidate(0, 0, 1, 0, 2.0, 10.0), Candidate(1, 0, 1, 1, 1.0, 40.0)), (0.5, 0.5), 30.0)
