@@ -258,7 +258,9 @@ class Reference:
         """The least CPU of all binary trees; or the fewest bytes that their inner joins keep."""
         whole = sum(blocks)
         best = _Known(dict.fromkeys(blocks, 0.0))
-        for union in self.connected_unions(blocks)[len(blocks) :]:
+        for union in self.connected_unions(blocks):
+            if union in blocks:
+                continue
             own = self.state_bytes(union) if union != whole else 0.0
             halves = [(left, union & ~left) for left in best.parts(union) if union & ~left in best.figure]
             best.add(union, min(best.figure[a] + best.figure[b] + (own if by_memory else self.binary(a, b)) for a, b in halves))
@@ -273,8 +275,8 @@ class Reference:
         """(CPU, bytes of inner states) of all join trees over the blocks that no other beats; `allowed`: the sets that may be kept."""
         whole = sum(blocks)
         known = _Known[list[Step]]({block: [(0.0, 0.0)] for block in blocks})
-        for union in self.connected_unions(blocks)[len(blocks) :]:
-            if union != whole and allowed is not None and union not in allowed:
+        for union in self.connected_unions(blocks):
+            if union in blocks or (union != whole and allowed is not None and union not in allowed):
                 continue
             own = self.state_bytes(union) if union != whole else 0.0
             points: list[Step] = []

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,7 @@ class Case:
     def n(self) -> int:
         return len(self.streams)
 
-    @property
+    @cached_property
     def masks(self) -> list[int]:
         """The connected sets in the order of the tables, as the query numbers streams."""
         return [self.named(int(mask)) for mask in self.sets.mask]

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.request import Costs
@@ -58,11 +58,13 @@ def connected_by_growing(near: list[int]) -> set[int]:
     return found
 
 
+@settings(deadline=None, max_examples=1000)
 @given(ANY_SET)
 def test_popcount_counts_streams(mask: int) -> None:
     assert popcount(mask) == mask.bit_count()
 
 
+@settings(deadline=None, max_examples=1000)
 @given(ANY_SET)
 def test_lowest_is_the_lowest_stream(mask: int) -> None:
     assert lowest(mask) == positions(mask)[0]
@@ -110,6 +112,7 @@ def test_hash_table_and_find_know_every_connected_set_and_no_other(n: int, shape
 POSITIVE = st.floats(1e-290, 1e290)
 
 
+@settings(deadline=None, max_examples=1000)
 @given(st.floats(0.5, 1.0, exclude_max=True), st.integers(-5000, 5000), POSITIVE)
 def test_times_multiplies_without_leaving_the_range(mantissa: float, exponent: int, factor: float) -> None:
     m, e = times(mantissa, exponent, factor)
