@@ -346,8 +346,9 @@ def frontier_search(problem: Problem, deadline: Deadline) -> Found:
         best = choose(problem, within)
         if complete and problem.objective is not Objective.MAX_HEADROOM:
             return Found(best, within, Proof.OPTIMAL, objective_value(problem, best), SPACE)
-        proof = Proof.OPTIMAL if complete else Proof.BOUNDED
-        return Found(best, within, proof, _relaxed(problem, deadline), SPACE, () if complete else (STOPPED,))
+        bound = _relaxed(problem, deadline)
+        proof = Proof.OPTIMAL if complete else Proof.NONE if bound is None else Proof.BOUNDED
+        return Found(best, within, proof, bound, SPACE, () if complete else (STOPPED,))
     if complete:
         return replace(_nothing_fits(problem, solver, deadline), points=())
     return replace(_best_so_far(problem, points, deadline), points=())

@@ -509,7 +509,6 @@ class Ledger:
         excess, orders = _greedy(*self._arrays(masks), product, joined, equal, self.costs)
         return float(excess), tuple(tuple(order) for order in orders.tolist())
 
-
     def exact_join(self, masks: Sequence[int]) -> tuple[float, bool]:
         """As the excess of `join`, from now on with the best orders for however many inputs, and whether those are proven to be the best."""
         key, proven = tuple(masks), True

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -95,24 +96,29 @@ class Reference:
                 found |= ends & ~(1 << i)
         return found
 
-    def sigma(self, mask: int) -> float:
+    def selectivities(self, mask: int) -> list[float]:
+        """What σ(S) is the product of."""
         for members, selectivity in self.observed:
             if members == mask:
-                return selectivity
+                return [selectivity]
         taken: list[int] = []
-        result, free = 1.0, mask
+        factors, free = [], mask
         for members, selectivity in self.observed:
             if members & ~free == 0:
                 taken.append(members)
                 free &= ~members
-                result *= selectivity
+                factors.append(selectivity)
         for ends, _, selectivity in self.predicates:
             if ends & ~mask == 0 and all(ends & ~members for members in taken):
-                result *= selectivity
-        return result
+                factors.append(selectivity)
+        return factors
 
     def _size(self, mask: int) -> float:
-        return math.prod(self.tuples[i] for i in positions(mask)) * self.sigma(mask)
+        windows, selectivities = [self.tuples[i] for i in positions(mask)], self.selectivities(mask)
+        size = math.prod(windows) * math.prod(selectivities)
+        if 0.0 < size < math.inf or 0.0 in selectivities:
+            return size
+        return float(math.prod(map(Fraction, windows)) * math.prod(map(Fraction, selectivities)))  # a factor left the range, not the size
 
     def _per_second(self, mask: int) -> float:
         return math.fsum(1.0 / self.seconds[i] for i in positions(mask))

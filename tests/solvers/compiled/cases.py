@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,4 +169,4 @@ def assert_same_staircase(found: Sequence[Step], wanted: Sequence[Step], roundin
     for point in found:
         assert any(covers(other, point) for other in wanted), f"{point} is better than any of {wanted}"
     assert list(found) == sorted(found)
-    assert all(a[1] > b[1] for a, b in zip(found, found[1:], strict=False))
+    assert all(a[1] > b[1] for a, b in pairwise(found))

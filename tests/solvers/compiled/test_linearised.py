@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from solvers.linearised import _intervals, linearised
@@ -56,8 +57,30 @@ def assert_best(rng: random.Random, case: Case) -> None:
     assert close(found, least_over(case, order, *weights))
 
 
+def test_intervals_are_split_where_their_best_tree_is() -> None:
+    """From the contract's own figures of every interval."""
+    for rng, case in cases(150, 2, 12, salt=96):
+        reference, order, n = case.reference, an_order(rng, case), case.n
+        size, rate, held = (np.full((n, n), np.inf) for _ in range(3))
+        joined, hashed = np.zeros((n, n), np.bool_), np.zeros((n, n), np.bool_)
+        for i in range(n):
+            for j in range(i, n):
+                mask = sum(1 << k for k in order[i : j + 1])
+                size[i, j], rate[i, j], held[i, j] = reference.size(mask), reference.rate(mask), reference.state_bytes(mask)
+                joined[i, j], hashed[i, j] = (bool(near[order[i]] >> order[j] & 1) for near in (reference.near, reference.equal))
+        costs = reference.costs
+        split = _intervals(size, rate, held, joined, hashed, np.array([costs.join, reference.index, costs.append, costs.probe, costs.scan]), 1.0, 0.0)
+        waiting, blocks = [(0, n - 1)], list[Blocks]()
+        while waiting:
+            i, j = waiting.pop()
+            if i < j:
+                k = int(split[i, j])
+                blocks.append((sum(1 << s for s in order[i : k + 1]), sum(1 << s for s in order[k + 1 : j + 1])))
+                waiting += [(i, k), (k + 1, j)]
+        assert close(reference.cpu(blocks), least_over(case, order, 1.0, 0.0))
+
+
 def test_intervals_are_split_into_the_best_tree_over_an_order() -> None:
-    assert callable(_intervals)
     for rng, case in cases(400, 2, 12, salt=95):
         assert_best(rng, case)
 

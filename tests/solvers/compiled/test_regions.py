@@ -90,11 +90,13 @@ def test_size_leaves_the_range_of_a_double_only_at_its_end() -> None:
 
 
 def test_tables_of_unions_are_the_contracts() -> None:
-    """`Ledger.tables` calls it, and looks observed unions up."""
-    assert callable(_tables)
     for rng, case in cases(200, 2, 14, salt=81):
-        reference, blocks = case.reference, a_region(rng, case)
-        sizes, seconds, reach, hashes, connected = Ledger(case.model).tables(blocks)
+        reference, blocks, ledger = case.reference, a_region(rng, case), Ledger(case.model)
+        product, joined, equal = ledger._between(blocks)
+        made = _tables(*ledger._arrays(blocks), product, joined, equal)
+        sizes, seconds, reach, hashes, connected = ledger.tables(blocks)  # the same, but that it looks observed unions up
+        assert not ledger._independent(blocks) or np.array_equal(made[0], sizes)
+        assert all(np.array_equal(one, other) for one, other in zip(made[1:], (seconds, reach, hashes, connected), strict=True))
         for union in range(1, 1 << len(blocks)):
             inside = [blocks[k] for k in positions(union)]
             mask = sum(inside)
@@ -129,11 +131,14 @@ def test_one_side_is_that_of_a_binary_join() -> None:
 
 
 def test_join_excess_and_its_orders_are_the_best() -> None:
-    """`Ledger.join` calls it."""
-    assert callable(_join_excess)
     for rng, case in cases(300, 2, 14, salt=83):
-        blocks = a_region(rng, case, most=10)
-        excess, orders = Ledger(case.model).join(blocks)
+        blocks, ledger = a_region(rng, case, most=10), Ledger(case.model)
+        m = len(blocks)
+        sizes, seconds, reach, hashes, _ = ledger.tables(blocks)
+        room = np.zeros(1 << m, np.int64), np.zeros(1 << m), np.zeros(1 << m, np.int64)
+        made = _join_excess(ints(1 << k for k in range(m)), m, sizes, seconds, reach, hashes, ledger.costs, *room)
+        excess, orders = ledger.join(blocks)
+        assert made == excess
         assert_excess(case.reference, excess, blocks, case.reference.join(blocks))
         if len(blocks) > 2:
             assert close(case.reference.along(blocks, orders), case.reference.join(blocks))
@@ -145,7 +150,8 @@ def test_greedy_has_its_own_orders_price_and_is_never_below_the_best() -> None:
         ledger, reference = Ledger(case.model), case.reference
         if len(blocks) < 3 or not ledger._independent(blocks):
             continue
-        excess, found = _greedy(*ledger._arrays(blocks), *ledger._between(blocks), ledger.costs)
+        product, joined, equal = ledger._between(blocks)
+        excess, found = _greedy(*ledger._arrays(blocks), product, joined, equal, ledger.costs)
         orders = found.tolist()
         assert_excess(reference, excess, blocks, reference.along(blocks, orders))
         assert excess + paid(reference, blocks) >= reference.join(blocks) * (1.0 - 1e-9)
@@ -217,8 +223,19 @@ def assert_region(rng: random.Random, case: Case, blocks: Blocks) -> None:
     assert_same_staircase(capped, [step for step in wanted if step[0] <= cpu and step[1] <= held])
 
 
+def test_solve_returns_the_staircase_as_entries_by_rising_cpu() -> None:
+    """Its arrays, which `solve_region` reads."""
+    for rng, case in cases(60, 2, 8, salt=87):
+        blocks, ledger = a_region(rng, case, most=6), Ledger(case.model)
+        weights = np.array([case.reference.tuple_bytes(block) for block in blocks])
+        cpu, held, parts, counts, first, end, whole = _solve(len(blocks), *ledger.tables(blocks), weights, ledger.costs, math.inf, math.inf, 4000)
+        found = [(e + paid(case.reference, blocks), m) for e, m in zip(cpu[first:end].tolist(), held[first:end].tolist(), strict=True)]
+        assert whole
+        assert_same_staircase(found, case.reference.staircase(blocks))
+        assert all(2 <= counts[k] <= len(blocks) and (parts[k, : counts[k]] < first).all() for k in range(first, end))
+
+
 def test_solve_finds_the_frontier_of_all_plans_of_a_region() -> None:
-    assert callable(_solve)
     for rng, case in cases(240, 2, 9, salt=85):
         assert_region(rng, case, a_region(rng, case, most=7))
 

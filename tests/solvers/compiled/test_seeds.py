@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from models.request import Costs, Query
 from solvers.cost import CostModel
-from solvers.exact import stream_floors
+from solvers.exact import component_of, stream_floors
+from solvers.graph import join_graph
 from solvers.kernels import Sets, binary_splits, connected_sets
 from solvers.seed_kernel import (
     EXACT_INPUTS,
@@ -173,6 +175,23 @@ def test_mjoin_excess_is_that_of_the_best_probe_orders() -> None:
             found = mjoin_excess(case.sets, case.prices, case.places(blocks), len(blocks), case.numbered(sum(blocks)), free, unions, to_go)
             case.assert_excess(found, blocks, case.reference.join(blocks))
             assert not unions.any()  # as the next call wants it
+
+
+def test_mjoin_excess_of_free_scans_is_finite_however_large_the_sizes() -> None:
+    """Their product is beyond a double, and costs nothing."""
+    document = {
+        "streams": [{"name": f"s{i}", "rate": 1e160 * (i + 1), "window": {"seconds": 1}} for i in range(4)],
+        "predicates": [{"left": f"s{i}.a", "right": f"s{i + 1}.a", "op": "<", "selectivity": 1e-160} for i in range(3)],
+    }
+    query, costs = Query.model_validate(document), Costs(scan=0.0)
+    part = component_of(CostModel(join_graph(query), costs), 15, 1 << 20)
+    assert part is not None
+    reference, blocks = Reference(query, costs), (1, 2, 4, 8)
+    places = ints(part.streams.index(i) for i in range(4))
+    found = mjoin_excess(part.sets, part.prices, places, 4, 15, *scratch(4))
+    # No scans to pay for: making and probing with the partial results, and nothing else.
+    wanted = reference.join(blocks) - part.base
+    assert math.isfinite(found) and close(found, wanted, part.base)
 
 
 def largest_partial_results(reference: Reference, blocks: Blocks, orders: list[list[int]]) -> list[float]:

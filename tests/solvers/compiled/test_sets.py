@@ -17,6 +17,8 @@ from solvers.graph import join_graph
 from solvers.kernels import (
     LARGEST,
     MAX_BITS,
+    Floats,
+    Ints,
     Sets,
     connected_sets,
     dear_first,
@@ -95,7 +97,9 @@ def test_list_connected_is_empty_above_its_limit_and_whole_at_it(shape: str) -> 
             assert list_connected(ints(near), limit)[0].size == 0
 
 
-@pytest.mark.parametrize(("n", "shape"), [(1, "chain"), (3, "star"), (8, "clique"), (12, "random"), (14, "cycle"), (14, "star"), (40, "chain"), (62, "cycle")])
+@pytest.mark.parametrize(
+    ("n", "shape"), [(1, "chain"), (3, "star"), (8, "clique"), (12, "random"), (14, "cycle"), (14, "star"), (40, "chain"), (62, "cycle")]
+)
 def test_hash_table_and_find_know_every_connected_set_and_no_other(n: int, shape: str) -> None:
     rng = random.Random(n)
     near = neighbours_of(n, edges_of(rng, n, shape))
@@ -125,6 +129,22 @@ def test_times_nothing_is_nothing() -> None:
     assert times(0.75, 40, 0.0)[0] == 0.0
 
 
+def arrays_of(model: CostModel, component: int) -> tuple[Floats, Ints, Floats, Ints, Floats]:
+    """A component as `tables` takes it: figures of its streams, ends and selectivities of predicates, observed sets and theirs."""
+    graph, streams = model.graph, positions(component)
+    place = {stream: k for k, stream in enumerate(streams)}
+    figures = (graph.window_tuples, [1.0 / t for t in graph.window_seconds], graph.tuple_bytes, graph.rates)
+    edges = [edge for edge in graph.edges if edge.left in place]
+    observed = [(mask, selectivity) for mask, selectivity in graph.observed if mask & ~component == 0]
+    return (
+        np.array([figure[i] for figure in figures for i in streams]),
+        ints(part for edge in edges for part in (place[edge.left], place[edge.right], edge.equality)),
+        np.array([edge.selectivity for edge in edges]),
+        ints(sum(1 << place[i] for i in positions(mask)) for mask, _ in observed),
+        np.array([selectivity for _, selectivity in observed]),
+    )
+
+
 def assert_tables(sets: Sets, reference: Reference, streams: list[int]) -> None:
     """Every column against the reference."""
 
@@ -147,8 +167,41 @@ def assert_tables(sets: Sets, reference: Reference, streams: list[int]) -> None:
 
 
 def test_figures_of_every_set_are_the_contracts() -> None:
-    """`figures` is called by `tables`, whatever the order in which streams are numbered."""
-    assert callable(figures)
+    for _, case in cases(60, 2, 14, salt=3):
+        reference, streams = case.reference, positions(case.component)
+        place = {stream: k for k, stream in enumerate(streams)}
+
+        def numbered(mask: int, place: dict[int, int] = place) -> int:
+            return sum(1 << place[i] for i in positions(mask))
+
+        near, equal = (ints(numbered(masks[i]) for i in streams) for masks in (reference.near, reference.equal))
+        masks, last = list_connected(near, 1 << 20)
+        inside = [(numbered(ends), selectivity) for ends, _, selectivity in reference.predicates if ends & ~case.component == 0]
+        incident = [[e for e, (ends, _) in enumerate(inside) if ends >> k & 1] for k in range(case.n)]
+        observed = [(numbered(mask), selectivity) for mask, selectivity in reference.observed if mask & ~case.component == 0]
+        found = figures(
+            masks,
+            last,
+            *hash_table(masks, case.n),
+            np.array([reference.tuples[i] for i in streams]),
+            np.array([1.0 / reference.seconds[i] for i in streams]),
+            np.array([reference.bytes[i] for i in streams]),
+            near,
+            equal,
+            ints(ends for ends, _ in inside),
+            np.array([selectivity for _, selectivity in inside]),
+            ints(e for own in incident for e in own),
+            ints(np.cumsum([0, *map(len, incident)]).tolist()),
+            ints(mask for mask, _ in observed),
+            np.array([selectivity for _, selectivity in observed]),
+        )
+        for kernel, size, pace, bytes_, around, equal_around in zip(masks.tolist(), *found, strict=True):
+            mask = sum(1 << streams[k] for k in positions(kernel))
+            assert close(size, reference.size(mask)) and close(pace, reference.per_second(mask)) and close(bytes_, reference.tuple_bytes(mask))
+            assert around == numbered(reference.around(mask)) and int(equal_around) & ~kernel == numbered(reference.equal_around(mask))
+
+
+def test_tables_hold_the_contracts_figures_in_whatever_order_streams_are_numbered() -> None:
     for rng, case in cases(60, 2, 14, salt=1):
         assert_tables(case.sets, case.reference, case.streams)
         streams = positions(case.component)
@@ -173,22 +226,19 @@ def test_tables_are_empty_above_the_limit_and_follow_the_order_given() -> None:
     assert connected_sets(model, 63, many - 1) is None
     sets = connected_sets(model, 63, many)
     assert sets is not None and sets.order.tolist() == list(range(6))
-    graph = model.graph
-    streams = [*graph.window_tuples, *(1.0 / t for t in graph.window_seconds), *graph.tuple_bytes, *graph.rates]
-    ends = [part for edge in graph.edges for part in (edge.left, edge.right, edge.equality)]
-    observed, selectivities = ints(mask for mask, _ in graph.observed), np.array([selectivity for _, selectivity in graph.observed])
     order = ints([5, 3, 1, 0, 2, 4])
-    made = tables(order, np.array(streams), ints(ends), np.array([edge.selectivity for edge in graph.edges]), observed, selectivities, 1 << 20)
+    made = tables(order, *arrays_of(model, 63), 1 << 20)
     assert_tables(made, Reference(query, Costs()), order.tolist())
 
 
 def test_dear_first_lists_streams_by_their_cheapest_pair_the_dearest_first() -> None:
-    for rng, case in cases(60, 2, 14, salt=2):
-        del rng
+    for _, case in cases(60, 2, 14, salt=2):
         reference = case.reference
         pace = [1.0 / t for t in reference.seconds]
         cheapest = {i: min(reference.size(1 << i | 1 << k) * pace[i] for k in positions(reference.near[i])) for i in positions(case.component)}
         assert sorted(case.streams) == positions(case.component)
         for a, b in zip(case.streams, case.streams[1:], strict=False):
             assert cheapest[a] >= cheapest[b] * (1.0 - 1e-9)
-    assert callable(dear_first)
+        streams, ends, selectivities, observed, measured = arrays_of(case.model, case.component)
+        found = dear_first(streams[: case.n], streams[case.n : 2 * case.n], ends, selectivities, observed, measured)
+        assert [positions(case.component)[k] for k in found.tolist()] == case.streams

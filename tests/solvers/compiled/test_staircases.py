@@ -160,7 +160,9 @@ def test_partial_results_are_the_smallest_sets_above() -> None:
             wanted = 0.0
             assert costs[s, 0] == 0.0
             for t in range(1, case.n):
-                above = [other for other in case.masks if mask & ~other == 0 and other.bit_count() >= mask.bit_count() + t and other != case.component]
+                above = [
+                    other for other in case.masks if mask & ~other == 0 and other.bit_count() >= mask.bit_count() + t and other != case.component
+                ]
                 wanted += made * min((reference.size(other) for other in above), default=math.inf) if made else 0.0
                 assert close(costs[s, t], wanted)
 
