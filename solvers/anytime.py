@@ -25,14 +25,13 @@ from solvers.deadline import Deadline
 from solvers.greedy_tree import greedy_tree
 from solvers.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.region import Ledger, Solution, solve_region
-from solvers.search import Found, Point, Problem, point_of, staircase
+from solvers.search import ALL_TREES, Found, Point, Problem, point_of, staircase
 from solvers.shape import CAP_SLACK, Draft, Shape, draft_of, priced, shape_with, sorted_inputs, tree_of
 from solvers.state_selection import optimize, ranked_edges
 from solvers.two_layer import walk_two_layers
 
 __all__ = ["anytime"]
 
-SPACE = "all join trees"
 WHOLE = 9  # streams of a graph that is solved as one region: 40 ms for a clique
 WHOLE_STEPS = 400  # steps of its staircases, more than graphs of that size have
 FIRST, LAST = 7, 9  # blocks of a region, in the first rounds and in the last: 0.3 and 3 ms each on sparse graphs
@@ -254,7 +253,7 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     model, graph = problem.model, problem.model.graph
     ledger = Ledger(model)
     if 3 <= len(graph) <= WHOLE and len(graph.components) == 1:
-        whole = _whole(problem, ledger)
+        whole = _whole(problem, ledger, deadline)
         if whole is not None:
             return whole
     progress = deadline.progress
@@ -285,8 +284,8 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
         for draft in _different(sorted(traded, key=search.rank))[:STARTS]:
             drafts.append(draft_of(ledger, search.improved(draft.shape)))
     progress.doing("pricing what was found")
-    notes = ["The search stopped at its time limit."] if searching.expired() else []
-    return _proven(problem, priced(problem, ledger, drafts), least_cpu, notes, deadline)
+    termination = searching.termination()
+    return replace(_proven(problem, priced(problem, ledger, drafts), least_cpu, deadline), termination=termination)
 
 
 def _different(drafts: Sequence[Draft]) -> list[Draft]:
@@ -301,8 +300,8 @@ def _different(drafts: Sequence[Draft]) -> list[Draft]:
     return kept
 
 
-def _proven(problem: Problem, points: Sequence[Point], least_cpu: float, notes: Sequence[str], deadline: Deadline) -> Found:
-    """The best point, with what the relaxation says of it."""
+def _proven(problem: Problem, points: Sequence[Point], least_cpu: float, deadline: Deadline) -> Found:
+    """The best point, with what lower bounds say of it."""
     model, caps = problem.model, problem.caps
     found = staircase(points)
     best = choose(problem, found)
@@ -316,13 +315,12 @@ def _proven(problem: Problem, points: Sequence[Point], least_cpu: float, notes: 
     nothing_fits = least_cpu > caps.cpu or least_memory > caps.memory_bytes
     smallest = problem.objective is Objective.MIN_MEMORY and caps.admit(best) and best.memory_bytes <= least_memory * CAP_SLACK
     if not math.isfinite(bound):
-        return Found(best, found, Proof.NONE, None, SPACE, tuple(notes))
+        return Found(best, found, Proof.NONE, None, ALL_TREES)
     proof = Proof.OPTIMAL if nothing_fits or smallest else Proof.BOUNDED
-    said = "The bound is a relaxation of join trees to prefix codes."
-    return Found(best, found, proof, bound, SPACE, (*notes, said))
+    return Found(best, found, proof, bound, ALL_TREES, ("The bound is a relaxation of join trees to prefix codes.",))
 
 
-def _whole(problem: Problem, ledger: Ledger) -> Found | None:
+def _whole(problem: Problem, ledger: Ledger, deadline: Deadline) -> Found | None:
     """A graph that is one region: its exact staircase within the caps. None where every way to join it overflows."""
     model, caps = problem.model, problem.caps
     streams = [1 << i for i in range(len(model.graph))]
@@ -333,13 +331,13 @@ def _whole(problem: Problem, ledger: Ledger) -> Found | None:
         points, complete = _priced_whole(ledger, streams, math.inf, math.inf)
         if not points:
             return None
-        found = _proven(problem, points, points[0].cpu, (), Deadline.after(1.0))
+        found = _proven(problem, points, points[0].cpu if complete else cpu_lower_bound(model, deadline), deadline)
         return replace(found, proof=Proof.OPTIMAL) if nothing_fits and found.bound is not None else found
     best = choose(problem, points)
     if not complete or problem.objective is Objective.MAX_HEADROOM:
-        return _proven(problem, points, cpu_lower_bound(model), (), Deadline.after(1.0))
+        return _proven(problem, points, cpu_lower_bound(model, deadline), deadline)
     bound = best.cpu if problem.objective is Objective.MIN_CPU else best.memory_bytes
-    return Found(best, points, Proof.OPTIMAL, bound, SPACE)
+    return Found(best, points, Proof.OPTIMAL, bound, ALL_TREES)
 
 
 def _priced_whole(ledger: Ledger, streams: Sequence[int], cpu_left: float, memory_left: float) -> tuple[tuple[Point, ...], bool]:

@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
-from models.plan import Proof
+from models.plan import Proof, Termination
 from models.request import Objective
-from solvers.choice import choose
+from solvers.choice import objective_value
+from solvers.claims import heuristic
 from solvers.components import join_components, sum_of_staircases
 from solvers.cost import CostModel
 from solvers.deadline import Deadline
 from solvers.graph import bits
 from solvers.probe_order import best_orders
-from solvers.search import Caps, Found, Point, Problem, make_join, point_of, staircase
+from solvers.search import ALL_TREES, Caps, Found, Point, Problem, make_join, point_of
 from solvers.tree import Tree, joins, leaf_mask
 
 __all__ = ["best_binary_tree", "bjtree", "connected_pairs"]
@@ -210,7 +212,7 @@ def bjtree(problem: Problem, deadline: Deadline) -> Found:
 
     cheapest, exact_cpu = least(by_memory=False)
     if problem.objective is Objective.MIN_CPU and caps.admit(cheapest):
-        return Found(cheapest, (cheapest,), Proof.OPTIMAL if exact_cpu else Proof.NONE, cheapest.cpu if exact_cpu else None, SPACE)
+        return _claimed(problem, [cheapest], exact_cpu, deadline)
     smallest, exact_memory = least(by_memory=True)
     points = [cheapest, smallest]
     whole = False
@@ -220,12 +222,17 @@ def bjtree(problem: Problem, deadline: Deadline) -> Found:
         whole = len(complete) == len(parts)
         if whole and all(complete):
             points += sum_of_staircases(model, complete)
-    found = staircase(points)
-    best = choose(problem, found)
-    if problem.objective is Objective.MAX_HEADROOM or not (exact_cpu and exact_memory):
-        return Found(best, found, Proof.NONE, None, SPACE)
-    in_memory = problem.objective is Objective.MIN_MEMORY
-    bound, value = (smallest.memory_bytes, best.memory_bytes) if in_memory else (cheapest.cpu, best.cpu)
-    if whole:
-        return Found(best, found, Proof.OPTIMAL, value if caps.admit(best) else bound, SPACE)
-    return Found(best, found, Proof.BOUNDED, bound, SPACE)
+    return _claimed(problem, points, whole and problem.objective is not Objective.MAX_HEADROOM, deadline)
+
+
+def _claimed(problem: Problem, points: list[Point], exact: bool, deadline: Deadline) -> Found:
+    """The best of these points; `exact`: proven the best of all binary trees, which of two streams are all join trees."""
+    termination = Termination.COMPLETE if exact else deadline.termination()
+    found = heuristic(problem, points, SPACE, termination=termination)
+    fits = problem.caps.admit(found.best)
+    if not exact or found.proof is Proof.OPTIMAL:
+        return found
+    if len(problem.model.graph) <= 2 and fits:
+        return replace(found, proof=Proof.OPTIMAL, bound=objective_value(problem, found.best), space=ALL_TREES)
+    better = "uses less memory" if problem.objective is Objective.MIN_MEMORY else "uses less CPU"
+    return replace(found, notes=(f"Proven: of all binary join trees none {better if fits else 'fits the caps'}.",))

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+from models.plan import Termination
+
 if TYPE_CHECKING:
     from models.plan import Plan
     from solvers.search import Point, Problem
@@ -81,6 +83,12 @@ class Deadline:
 
     def expired(self) -> bool:
         return time.monotonic() >= self.at or self.progress.stopped()
+
+    def termination(self) -> Termination:
+        """Why a search that looks here ends: it was asked to, its time is over, or neither."""
+        if self.progress.stopped():
+            return Termination.STOPPED
+        return Termination.TIME_LIMIT if time.monotonic() >= self.at else Termination.COMPLETE
 
     def share(self, part: float) -> Deadline:
         """One with this part of the time that is left."""

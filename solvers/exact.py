@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.plan import Proof
+from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.choice import choose, objective_value, overload
 from solvers.components import join_components, sum_of_staircases
@@ -33,7 +33,7 @@ from solvers.graph import bits
 from solvers.kernels import MAX_SETS, Floats, Ints, Sets, binary_splits, connected_sets, find, lowest, released
 from solvers.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.mjoin import mjoin_tree
-from solvers.search import Caps, Found, Lacking, Point, Problem, make_join, point_of, staircase, structure_key
+from solvers.search import ALL_TREES, Caps, Found, Lacking, Point, Problem, make_join, point_of, staircase, structure_key
 from solvers.seed_kernel import ONE_DESCENT, ONE_PLAN, Prices, Seeds, follow, members_as_rows, mjoin_excess, seeds
 from solvers.sensitivity import headroom
 from solvers.staircase_kernel import (
@@ -52,10 +52,8 @@ from solvers.staircase_kernel import (
 )
 from solvers.tree import Join, Tree, joins, leaf_mask
 
-__all__ = ["SPACE", "exact", "frontier_search"]
+__all__ = ["exact", "frontier_search"]
 
-SPACE = "all join trees"
-STOPPED = "The exact search stopped at its time limit."
 AGREED = 1e-9  # two factors this close are one: each comes out of a bisection on rounded sums
 LOWER, LEAST_FACTOR = 16.0, 1e-12  # how rates are lowered to find some that fit, and where that ends
 SLACK = 1e-11  # of a cap: kernels and prices round differently, by far less than this
@@ -345,10 +343,10 @@ def frontier_search(problem: Problem, deadline: Deadline) -> Found:
     if within:
         best = choose(problem, within)
         if complete and problem.objective is not Objective.MAX_HEADROOM:
-            return Found(best, within, Proof.OPTIMAL, objective_value(problem, best), SPACE)
+            return Found(best, within, Proof.OPTIMAL, objective_value(problem, best), ALL_TREES)
         bound = _relaxed(problem, deadline)
         proof = Proof.OPTIMAL if complete else Proof.NONE if bound is None else Proof.BOUNDED
-        return Found(best, within, proof, bound, SPACE, () if complete else (STOPPED,))
+        return Found(best, within, proof, bound, ALL_TREES, termination=_ended(complete, deadline))
     if complete:
         return replace(_nothing_fits(problem, solver, deadline), points=())
     return replace(_best_so_far(problem, points, deadline), points=())
@@ -372,7 +370,7 @@ def exact(problem: Problem, deadline: Deadline) -> Found:
         return _nothing_fits(problem, solver, deadline)
     best = choose(problem, within)
     value = objective_value(problem, best)
-    return Found(best, points, Proof.OPTIMAL, value if math.isfinite(value) else None, SPACE)
+    return Found(best, points, Proof.OPTIMAL, value if math.isfinite(value) else None, ALL_TREES)
 
 
 def _relaxed(problem: Problem, deadline: Deadline) -> float | None:
@@ -389,7 +387,12 @@ def _best_so_far(problem: Problem, points: tuple[Point, ...], deadline: Deadline
     """What there is when the deadline strikes."""
     best = choose(problem, points)
     bound = _relaxed(problem, deadline)
-    return Found(best, points, Proof.NONE if bound is None else Proof.BOUNDED, bound, SPACE, (STOPPED,))
+    return Found(best, points, Proof.NONE if bound is None else Proof.BOUNDED, bound, ALL_TREES, termination=deadline.termination())
+
+
+def _ended(complete: bool, deadline: Deadline) -> Termination:
+    """Why the search ended. One whose tables had no room has nothing left to do either: that is no matter of time."""
+    return Termination.COMPLETE if complete else deadline.termination()
 
 
 def _nothing_fits(problem: Problem, solver: Solver, deadline: Deadline) -> Found:
@@ -410,18 +413,19 @@ def _nothing_fits(problem: Problem, solver: Solver, deadline: Deadline) -> Found
     best = choose(problem, points)
     least_cpu, least_bytes = min(point.cpu for point in points), min(point.memory_bytes for point in points)
     bounds = {Objective.MIN_CPU: least_cpu, Objective.MIN_MEMORY: least_bytes, Objective.MAX_HEADROOM: most.bound}
-    bound = bounds[problem.objective]
     if not all(complete for _, complete in asked):
-        # That nothing fits is proven; what it would take is not, in full.
-        return Found(best, points, Proof.OPTIMAL, bound, SPACE, (STOPPED,))
+        # That nothing fits is proven; what it would take is not: the least that was found is no bound.
+        found = _best_so_far(problem, points, deadline)
+        return replace(found, notes=(f"Proven: none of {ALL_TREES} fits the caps. What it would take is not proven.",))
+    bound = bounds[problem.objective]
     lacking = Lacking(
         least_cpu,
         least_bytes,
         min(at_memory_cap, default=None),
         min(at_cpu_cap, default=None),
-        most.bound if most.bound and STOPPED not in most.notes else None,
+        most.bound if most.bound and most.termination is Termination.COMPLETE else None,
     )
-    return Found(best, points, Proof.OPTIMAL, bound, SPACE, lacking=lacking)
+    return Found(best, points, Proof.OPTIMAL, bound, ALL_TREES, lacking=lacking)
 
 
 def _most_headroom(problem: Problem, solver: Solver, deadline: Deadline, chosen_anew: bool = False) -> Found:
@@ -460,6 +464,6 @@ def _most_headroom(problem: Problem, solver: Solver, deadline: Deadline, chosen_
     best = min(met, key=lambda point: (-objective_value(asking, point), point.cpu, point.memory_bytes, structure_key(point.tree)))
     value = objective_value(asking, best)
     if not math.isfinite(factor):
-        return Found(best, staircase(met), Proof.OPTIMAL, None, SPACE)
+        return Found(best, staircase(met), Proof.OPTIMAL, None, ALL_TREES)
     proof = Proof.OPTIMAL if value >= factor * (1.0 - AGREED) else Proof.BOUNDED
-    return Found(best, staircase(met), proof, max(factor, value), SPACE)
+    return Found(best, staircase(met), proof, max(factor, value), ALL_TREES)

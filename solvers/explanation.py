@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from models.plan import Proof, Shortfall
+from models.plan import Proof, Shortfall, Termination
 from models.request import Objective
 from solvers import words
 from solvers.cost import CostModel, PricedJoin, PricedTree
@@ -25,11 +25,19 @@ _OBJECTIVES = {
 }
 
 
-def explain(problem: Problem, found: Found, priced: PricedTree, shortfall: Shortfall | None) -> list[str]:
+_ENDED = {
+    Termination.COMPLETE: (),
+    Termination.TIME_LIMIT: ("The search ended at its time limit.",),
+    Termination.STOPPED: ("The search ended early, as it was asked to.",),
+}
+
+
+def explain(problem: Problem, found: Found, priced: PricedTree, shortfall: Shortfall | None, ended: Termination) -> list[str]:
     """What the plan uses, what is proven, and the reasons for its largest choices."""
     return [
         _usage(problem, priced),
         *_proof(problem, found, shortfall),
+        *_ENDED[ended],
         *found.notes,
         *_kept_subresults(problem.model, priced),
         *_probe_orders(problem.model, priced),

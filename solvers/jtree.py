@@ -32,5 +32,6 @@ def solve_jtree(request: JtreeRequest, progress: Progress = NOBODY) -> JtreeAnsw
         value=value if math.isfinite(value) else None,
         proof=found.proof,
         bound=found.bound,
-        gap=gap_of(problem, found),
+        gap=gap_of(problem, value, found.bound),
+        termination=found.termination,
     )

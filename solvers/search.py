@@ -17,7 +17,10 @@ from solvers.cost import CostModel
 from solvers.deadline import Deadline
 from solvers.tree import Join, Tree, joins
 
-__all__ = ["Caps", "Found", "Lacking", "Point", "Problem", "Search", "make_join", "point_of", "staircase", "structure_key"]
+__all__ = ["ALL_TREES", "Caps", "Found", "Lacking", "Point", "Problem", "Search", "make_join", "point_of", "staircase", "structure_key"]
+
+ALL_TREES = "all join trees"
+"""The space of searches that look at every join tree, whose proofs may stand in a plan."""
 
 
 @dataclass(frozen=True, slots=True)
