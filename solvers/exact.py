@@ -356,8 +356,9 @@ def frontier_search(problem: Problem, deadline: Deadline) -> Found:
         best = choose(problem, within)
         if complete and problem.objective is not Objective.MAX_HEADROOM:
             return Found(best, within, Proof.OPTIMAL, objective_value(problem, best), ALL_TREES)
-        proof = Proof.OPTIMAL if complete else Proof.BOUNDED
-        return Found(best, within, proof, _relaxed(problem, deadline), ALL_TREES, termination=_ended(complete, deadline))
+        bound = _relaxed(problem, deadline)
+        proof = Proof.OPTIMAL if complete else Proof.NONE if bound is None else Proof.BOUNDED
+        return Found(best, within, proof, bound, ALL_TREES, termination=_ended(complete, deadline))
     if complete:
         return replace(_nothing_fits(problem, solver, deadline), points=())
     return replace(_best_so_far(problem, points, deadline), points=())

@@ -130,6 +130,8 @@ def list_connected(neighbours: Ints, limit: int) -> tuple[Ints, NDArray[np.int8]
         stack[0, 1] = neighbours[start]
         stack[0, 2] = (1 << (start + 1)) - 1
         top = 1
+        if total == limit:
+            return np.empty(0, np.int64), np.empty(0, np.int8)
         if total == found.size:
             found = np.concatenate((found, np.empty_like(found)))
             added = np.concatenate((added, np.empty_like(added)))
