@@ -16,8 +16,9 @@ from models.request import Costs, Query
 from solvers.cost import CostModel
 from solvers.exact import component_of
 from solvers.graph import join_graph
-from solvers.kernels import MAX_SETS, Sets, find
+from solvers.kernels import Sets, find
 from solvers.seed_kernel import Prices
+from solvers.table_sizes import MAX_SETS
 from tests.graphs import SHAPES, random_costs, random_graph
 from tests.solvers.reference import Blocks, Reference, Step, positions
 
