@@ -97,8 +97,8 @@ def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_me
         if count >= PYTHON_PAIRS:
             from solvers import kernels  # numba takes a while to import, and small graphs do not need it
 
-            left = deadline.remaining()
-            _, most, sets = next(entry for entry in AFFORDABLE if left >= entry[0])
+            seconds = deadline.remaining()
+            _, most, sets = next(entry for entry in AFFORDABLE if seconds >= entry[0])
             tree = kernels.best_binary_tree(model, component, most, by_memory, sets)
             return (tree, True) if tree is not None else (_over_linear_orders(model, component, deadline, by_memory), False)
     best: dict[int, tuple[float, int, int]] = {1 << i: (0.0, 0, 0) for i in bits(component)}
