@@ -15,24 +15,28 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from models.plan import Proof
+from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.choice import choose
+from solvers.components import join_components
 from solvers.deadline import Deadline
+from solvers.errors import RangeError
 from solvers.greedy_tree import greedy_tree
 from solvers.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.region import Ledger, Solution, solve_region
-from solvers.search import Found, Point, Problem, point_of, staircase
-from solvers.shape import CAP_SLACK, Draft, Shape, draft_of, priced, shape_with, sorted_inputs, tree_of
+from solvers.search import ALL_TREES, Found, Point, Problem, point_of, staircase
+from solvers.shape import CAP_SLACK, Draft, Shape, draft_of, priced, shape_of, sorted_inputs, tree_of
 from solvers.state_selection import optimize, ranked_edges
+from solvers.tree import Tree
 from solvers.two_layer import walk_two_layers
 
 __all__ = ["anytime"]
 
-SPACE = "all join trees"
 WHOLE = 9  # streams of a graph that is solved as one region: 40 ms for a clique
 WHOLE_STEPS = 400  # steps of its staircases, more than graphs of that size have
 FIRST, LAST = 7, 9  # blocks of a region, in the first rounds and in the last: 0.3 and 3 ms each on sparse graphs
@@ -41,8 +45,7 @@ RANDOM_ROUNDS = 2  # rounds of random regions that have to bring nothing before 
 PAIRS = 4  # pairs of a wide join's inputs that are tried to be split off, per round
 PRICES = 24  # powers of two of the price of a byte, around the plan's CPU per byte
 IMPROVED = 1.0 - 1e-9  # a smaller gain is rounding
-PRICED_STEP = 1.5e-5  # seconds per probe of the plan that are kept for pricing it: a 200-way join has 40 000 probes
-PRICING = 8e-6  # seconds per stream squared that are kept for it in any case: a third of a second for 200
+WRITING = 2.0  # times what pricing takes: the time that is kept for pricing a plan and writing it down, probe by probe
 
 Score = tuple[float, float, float]
 
@@ -153,7 +156,7 @@ class _Search:
                 shape, better = changed, True
                 if self.deadline.progress.listens:
                     draft = draft_of(self.ledger, shape)
-                    self.deadline.progress.drafted(draft.cpu, draft.memory_bytes)
+                    self.deadline.progress.drafted(draft.cpu, draft.memory_bytes, shape)
         return shape, better
 
     def wide(self, shape: Shape, top: int, limit: int) -> Shape | None:
@@ -238,6 +241,9 @@ class _Search:
             while idle <= RANDOM_ROUNDS and not self.deadline.expired():
                 shape, better = self.round(shape, limit, generator if idle else None)
                 idle = 0 if better else idle + 1
+                if better:
+                    draft = draft_of(self.ledger, shape)
+                    self.deadline.progress.drafted(draft.cpu, draft.memory_bytes, shape)
         return shape
 
 
@@ -254,25 +260,26 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     model, graph = problem.model, problem.model.graph
     ledger = Ledger(model)
     if 3 <= len(graph) <= WHOLE and len(graph.components) == 1:
-        whole = _whole(problem, ledger)
+        whole = _whole(problem, ledger, deadline)
         if whole is not None:
             return whole
     progress = deadline.progress
     progress.doing("making first plans")
-    searching = deadline.earlier(PRICING * len(graph) ** 2)
-    drafts = [draft_of(ledger, shape_with(ledger, [greedy_tree(model, component) for component in graph.components]))]
-    progress.drafted(drafts[0].cpu, drafts[0].memory_bytes)
+    first = join_components(model, [greedy_tree(model, component) for component in graph.components])
+    drafts = [draft_of(ledger, shape_of(first))]
+    progress.drafted(drafts[0].cpu, drafts[0].memory_bytes, drafts[0].shape)
+    per_probe = _seconds_per_probe(problem, first)
+    searching = deadline.earlier(per_probe * _probes(drafts[0]))
     if not searching.expired():
         drafts += walk_two_layers(problem, ledger, searching)
     search = _Search(problem, ledger, searching)
     ranked = sorted(drafts, key=search.rank)
-    progress.drafted(ranked[0].cpu, ranked[0].memory_bytes)
+    progress.drafted(ranked[0].cpu, ranked[0].memory_bytes, ranked[0].shape)
     least_cpu = cpu_lower_bound(model, searching.share(0.5))
     if problem.objective is not Objective.MAX_HEADROOM:
         progress.proven(least_cpu if problem.objective is Objective.MIN_CPU else memory_lower_bound(model))
-    # A wide join takes longer to price than it took to find.
-    steps = sum(len(inputs) ** 2 for inputs in ranked[0].shape.values())
-    searching = search.deadline = replace(deadline, at=min(searching.at, deadline.at - PRICED_STEP * steps))
+    # A wide join takes longer to price and to write than it took to find.
+    searching = search.deadline = deadline.earlier(per_probe * _probes(ranked[0]))
     for number, draft in enumerate(_different(ranked)[:STARTS], 1):
         if searching.expired():
             break
@@ -285,8 +292,24 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
         for draft in _different(sorted(traded, key=search.rank))[:STARTS]:
             drafts.append(draft_of(ledger, search.improved(draft.shape)))
     progress.doing("pricing what was found")
-    notes = ["The search stopped at its time limit."] if searching.expired() else []
-    return _proven(problem, priced(problem, ledger, drafts), least_cpu, notes, deadline)
+    termination = searching.termination()
+    in_time = [draft for draft in drafts if per_probe * _probes(draft) <= deadline.remaining()]
+    if len(in_time) < len(drafts) and termination is not Termination.COMPLETE:
+        drafts = in_time or [min(drafts, key=_probes)]
+    return replace(_proven(problem, priced(problem, ledger, drafts), least_cpu, deadline), termination=termination)
+
+
+def _probes(draft: Draft) -> int:
+    """Probes of a plan, which is what pricing and writing it takes: a join of 200 inputs has 40,000."""
+    return sum(len(inputs) * (len(inputs) - 1) for inputs in draft.shape.values())
+
+
+def _seconds_per_probe(problem: Problem, tree: Tree) -> float:
+    """What a probe takes to price and write, by this machine's speed just now: a clock's word, asked only to keep to the time limit."""
+    began = time.monotonic()
+    with suppress(RangeError):
+        problem.model.price(tree)
+    return WRITING * (time.monotonic() - began) / max(1, 2 * len(problem.model.graph))
 
 
 def _different(drafts: Sequence[Draft]) -> list[Draft]:
@@ -301,8 +324,8 @@ def _different(drafts: Sequence[Draft]) -> list[Draft]:
     return kept
 
 
-def _proven(problem: Problem, points: Sequence[Point], least_cpu: float, notes: Sequence[str], deadline: Deadline) -> Found:
-    """The best point, with what the relaxation says of it."""
+def _proven(problem: Problem, points: Sequence[Point], least_cpu: float, deadline: Deadline) -> Found:
+    """The best point, with what lower bounds say of it."""
     model, caps = problem.model, problem.caps
     found = staircase(points)
     best = choose(problem, found)
@@ -316,13 +339,12 @@ def _proven(problem: Problem, points: Sequence[Point], least_cpu: float, notes: 
     nothing_fits = least_cpu > caps.cpu or least_memory > caps.memory_bytes
     smallest = problem.objective is Objective.MIN_MEMORY and caps.admit(best) and best.memory_bytes <= least_memory * CAP_SLACK
     if not math.isfinite(bound):
-        return Found(best, found, Proof.NONE, None, SPACE, tuple(notes))
+        return Found(best, found, Proof.NONE, None, ALL_TREES)
     proof = Proof.OPTIMAL if nothing_fits or smallest else Proof.BOUNDED
-    said = "The bound is a relaxation of join trees to prefix codes."
-    return Found(best, found, proof, bound, SPACE, (*notes, said))
+    return Found(best, found, proof, bound, ALL_TREES, ("The bound is a relaxation of join trees to prefix codes.",))
 
 
-def _whole(problem: Problem, ledger: Ledger) -> Found | None:
+def _whole(problem: Problem, ledger: Ledger, deadline: Deadline) -> Found | None:
     """A graph that is one region: its exact staircase within the caps. None where every way to join it overflows."""
     model, caps = problem.model, problem.caps
     streams = [1 << i for i in range(len(model.graph))]
@@ -333,13 +355,13 @@ def _whole(problem: Problem, ledger: Ledger) -> Found | None:
         points, complete = _priced_whole(ledger, streams, math.inf, math.inf)
         if not points:
             return None
-        found = _proven(problem, points, points[0].cpu, (), Deadline.after(1.0))
+        found = _proven(problem, points, points[0].cpu if complete else cpu_lower_bound(model, deadline), deadline)
         return replace(found, proof=Proof.OPTIMAL) if nothing_fits and found.bound is not None else found
     best = choose(problem, points)
     if not complete or problem.objective is Objective.MAX_HEADROOM:
-        return _proven(problem, points, cpu_lower_bound(model), (), Deadline.after(1.0))
+        return _proven(problem, points, cpu_lower_bound(model, deadline), deadline)
     bound = best.cpu if problem.objective is Objective.MIN_CPU else best.memory_bytes
-    return Found(best, points, Proof.OPTIMAL, bound, SPACE)
+    return Found(best, points, Proof.OPTIMAL, bound, ALL_TREES)
 
 
 def _priced_whole(ledger: Ledger, streams: Sequence[int], cpu_left: float, memory_left: float) -> tuple[tuple[Point, ...], bool]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from models.plan import Proof
+from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.choice import choose
 from solvers.components import join_components
@@ -41,6 +41,7 @@ def auto(problem: Problem, deadline: Deadline) -> Found:
     first = exact(problem, deadline.share(EXACT_SHARE))
     if first.proof is Proof.OPTIMAL:
         return first
+    deadline.progress.found((first.best,))
     from solvers.anytime import anytime
 
     return _better(problem, first, anytime(problem, deadline))
@@ -54,5 +55,6 @@ def _better(problem: Problem, first: Found, second: Found) -> Found:
     # Both bounds hold for all join trees, so the tighter one does: from below, or from above for headroom.
     bound = None if not bounds else min(bounds) if problem.objective is Objective.MAX_HEADROOM else max(bounds)
     proof = second.proof if second.proof is Proof.OPTIMAL else Proof.BOUNDED if bound is not None else Proof.NONE
-    notes = ("Exact search did not end in its share of the time limit: improved a good plan region by region.", *first.notes, *second.notes)
-    return Found(best, points, proof, bound, first.space, notes, first.lacking or second.lacking)
+    notes = ("Exact search did not end: improved a good plan region by region.", *first.notes, *second.notes)
+    ended = first.termination if first.termination is not Termination.COMPLETE else second.termination
+    return Found(best, points, proof, bound, first.space, notes, first.lacking or second.lacking, ended)

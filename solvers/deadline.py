@@ -13,9 +13,12 @@ from dataclasses import dataclass, replace
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+from models.plan import Termination
+
 if TYPE_CHECKING:
     from models.plan import Plan
     from solvers.search import Point, Problem
+    from solvers.shape import Shape
     from solvers.tree import Tree
 
 __all__ = ["NOBODY", "AbandonedError", "Deadline", "Progress"]
@@ -48,8 +51,8 @@ class Progress:
     def planned(self, trees: Sequence[Tree]) -> None:
         """Plans that are not priced yet, one at least."""
 
-    def drafted(self, cpu: float, memory_bytes: float) -> None:
-        """A plan whose figures are known and not yet its price."""
+    def drafted(self, cpu: float, memory_bytes: float, shape: Shape | None = None) -> None:
+        """A plan whose figures are known and not yet its price, and its joins, where it can be made of them."""
 
     def proven(self, bound: float | None) -> None:
         """A bound of the objective."""
@@ -81,6 +84,12 @@ class Deadline:
 
     def expired(self) -> bool:
         return time.monotonic() >= self.at or self.progress.stopped()
+
+    def termination(self) -> Termination:
+        """Why a search that looks here ends: it was asked to, its time is over, or neither."""
+        if self.progress.stopped():
+            return Termination.STOPPED
+        return Termination.TIME_LIMIT if time.monotonic() >= self.at else Termination.COMPLETE
 
     def share(self, part: float) -> Deadline:
         """One with this part of the time that is left."""

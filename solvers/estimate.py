@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from models.plan import EstimateRequest, OperatorShape, Plan, Proof
+from solvers.deadline import Deadline
 from solvers.graph import JoinGraph
-from solvers.plan_builder import build_plan
-from solvers.planner import problem_of
+from solvers.planner import problem_of, written
 from solvers.probe_order import best_orders
 from solvers.search import Found, Problem, make_join, point_of
 from solvers.tree import Tree, leaf_mask
@@ -34,4 +34,5 @@ def estimate(request: EstimateRequest) -> Plan:
     problem = problem_of(request)
     problem.model.check_range()
     point = point_of(problem.model, tree_of(problem, request.operators))
-    return build_plan(request, problem, Found(point, (point,), Proof.NONE, None, "plans of this shape"))
+    found = Found(point, (point,), Proof.NONE, None, "plans of this shape")
+    return written(request, problem, found, None, Deadline.after(request.options.time_limit))

@@ -1,75 +1,129 @@
-"""Every trade-off between CPU and memory worth having (contract §3, POST /v1/frontiers)."""
+"""Every trade-off between CPU and memory worth having (contract §3, POST /v1/frontiers).
+
+The frontier of join trees is found and proven by exact search where that ends. Caches are then chosen for every tree on it, one by one, and
+plans with caches stand beside those without where nothing beats them. That is not proven: another tree, off the frontier by itself, may be
+better with caches. So where caches can exist the frontier is `bounded`, a warning says so, and `tree_proof` keeps what is proven without.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from models.plan import Frontier, FrontierPoint, Proof
-from models.request import Method, Objective, PlanRequest
-from solvers.choice import choose
+from models.plan import Frontier, FrontierPoint, Proof, Termination
+from models.request import CacheMode, Method, Objective, PlanRequest
+from solvers.caches.claims import can_exist, least_cpu, with_caches_allowed
+from solvers.caches.in_plans import CachedPlan, cached_frontier
 from solvers.deadline import NOBODY, Deadline, Progress
-from solvers.plan_builder import build_plan
+from solvers.lower_bound import memory_lower_bound
+from solvers.plan_builder import Outcome, build_plan, value_of
 from solvers.planner import begin, problem_of, search
-from solvers.search import Found, Problem
+from solvers.search import Found, Point, Problem, spread
+from solvers.tolerances import ROUNDED
 
 __all__ = ["frontier"]
 
 _WHOLE_FRONTIER = (Method.AUTO, Method.EXACT)
 """Methods that search all join trees; the others give the trade-offs among the plans they found."""
-SEARCHING = 0.7  # of the time limit: the rest is for writing the plans
+SEARCHING = 0.7  # of the time limit: the rest is for caches and for writing the plans
+CACHING = 0.5  # of what is left after that
+CACHED_TREES = 12  # trees of a long frontier that are tried with caches, spread all along it: a few milliseconds each
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One trade-off: a plan with caches, or a tree without."""
+
+    point: Point
+    cached: CachedPlan | None
 
 
 def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
-    """The plans within the caps that no other plan beats in both resources, by rising CPU.
+    """The plans within the caps that no other plan found beats in both resources, by rising CPU.
 
-    The plan that is best by the objective carries the proof; of the others it is proven only that none beats them in both. Where the
-    time limit comes before all plans are written, those that are stand all along the frontier, and it is not called complete.
+    The plan that is best by the objective carries what is proven of it; the others none. Where the time limit comes before all plans are
+    written, those that are stand all along the frontier, and it is not called complete.
     """
     deadline = Deadline.after(request.options.time_limit, progress)
     problem = problem_of(request)
     begin(problem, progress)
-    found = _search(request, problem, Deadline.after(deadline.remaining() * SEARCHING, progress))
-    points = [point for point in found.points if problem.caps.admit(point)]
-    if not points:
-        return Frontier(points=[], proof=_proof(request, found))
-    best = choose(problem, points)
-    progress.found(points)
-    progress.doing(f"writing {len(points)} plans")
+    found = _search(request, problem, deadline.share(SEARCHING))
+    caching = deadline.share(CACHING)
+    steps = _with_caches(request, problem, found, caching)
+    termination = found.termination if found.termination is not Termination.COMPLETE else caching.termination()
     written: dict[int, FrontierPoint] = {}
-    for place in _all_along(len(points), points.index(best)):
-        if written and deadline.expired():
-            break
-        point = points[place]
-        proven = found.proof if point is best else Proof.NONE
-        bound = _bound(problem, found) if proven is Proof.OPTIMAL else None
-        alone = replace(found, best=point, proof=proven if bound is not None else Proof.NONE, bound=bound, lacking=None, notes=())
-        progress.stopped()  # raises where nobody waits for the rest
-        made = build_plan(request, problem, alone)
-        if point is best:
-            progress.ended(made)
-        written[place] = FrontierPoint(cpu=point.cpu, memory_bytes=point.memory_bytes, plan=made)
-    proof = _proof(request, found)
-    if len(written) < len(points):
-        proof = Proof.BOUNDED if proof is Proof.OPTIMAL else proof
-        said = f"{len(written)} of {len(points)} trade-offs are listed: the time limit came before the others were written."
-        written[points.index(best)].plan.warnings.append(said)
-    return Frontier(points=[written[place] for place in sorted(written)], proof=proof)
+    warnings = []
+    if steps:
+        points = [step.point for step in steps]
+        first = _best(problem, steps)
+        progress.found(points)
+        progress.doing(f"writing {len(points)} plans")
+        for place in spread(len(points), first):
+            if written and deadline.expired():
+                termination = deadline.termination()
+                break
+            progress.stopped()  # raises where nobody waits for the rest
+            step = steps[place]
+            made = build_plan(request, problem, _outcome(request, problem, found, step, deadline if place == first else None))
+            if place == first:
+                progress.ended(made)
+            written[place] = FrontierPoint(cpu=step.point.cpu, memory_bytes=step.point.memory_bytes, plan=made)
+    tree_proof = found.proof if request.options.method in _WHOLE_FRONTIER else Proof.NONE
+    proof = tree_proof
+    if tree_proof is Proof.OPTIMAL and not _caches_cannot_beat(problem, request.options.caches, steps):
+        proof = Proof.BOUNDED
+        warnings.append(
+            "Caches were chosen for the trees of the frontier one by one: a plan with caches that is not listed may beat a point. "
+            "Without caches the frontier is proven."
+        )
+    if len(written) < len(steps):
+        proof, tree_proof = (Proof.BOUNDED if claim is Proof.OPTIMAL else claim for claim in (proof, tree_proof))
+        warnings.append(f"{len(written)} of {len(steps)} trade-offs are listed: the time limit came before the others were written.")
+    listed = [written[place] for place in sorted(written)]
+    return Frontier(points=listed, proof=proof, termination=termination, tree_proof=tree_proof, warnings=warnings)
 
 
-def _all_along(count: int, first: int) -> list[int]:
-    """All places below `count`: `first`, both ends, then the middle of each gap in turn, so that every beginning is spread evenly.
+def _with_caches(request: PlanRequest, problem: Problem, found: Found, deadline: Deadline) -> list[_Step]:
+    """The trade-offs among trees without caches and trees with them."""
+    plain = [_Step(point, None) for point in found.points if problem.caps.admit(point)]
+    trees = [found.points[place] for place in spread(len(found.points))[:CACHED_TREES]]
+    steps = plain + [_Step(plan.point, plan) for plan in cached_frontier(request, problem, found, trees, deadline)]
+    kept: list[_Step] = []
+    # Of equals the one without caches, which stands first, stays.
+    for step in sorted(steps, key=lambda step: (step.point.cpu, step.point.memory_bytes)):
+        if not kept or step.point.memory_bytes < kept[-1].point.memory_bytes:
+            kept.append(step)
+    return kept
 
-    >>> _all_along(6, 4)
-    [4, 0, 5, 2, 1, 3]
-    """
-    places = dict.fromkeys((first, 0, count - 1))
-    gaps = [(0, count - 1)]
-    for low, high in gaps:
-        middle = (low + high) // 2
-        if low < middle < high:
-            places[middle] = None
-            gaps += [(low, middle), (middle, high)]
-    return list(places)
+
+def _outcome(request: PlanRequest, problem: Problem, found: Found, step: _Step, deadline: Deadline | None) -> Outcome:
+    """What to write of one trade-off; what the search proved is about the best by the objective alone, which has a deadline for its claims."""
+    alone = replace(found, best=step.point, proof=Proof.NONE, bound=None, lacking=None, notes=())
+    if deadline is None:
+        return Outcome(alone, alone, step.cached, None, found.termination)
+    tree = replace(found, lacking=None, notes=())
+    bound = _bound(problem, found) if found.proof is Proof.OPTIMAL else found.bound
+    tree = replace(tree, bound=bound, proof=Proof.NONE if bound is None else found.proof)
+    value = value_of(problem, step.point, step.cached)
+    claimed = with_caches_allowed(problem, request, tree, replace(tree, best=step.point), value, deadline)
+    return Outcome(tree, claimed, step.cached, None, found.termination)
+
+
+def _caches_cannot_beat(problem: Problem, mode: CacheMode, steps: Sequence[_Step]) -> bool:
+    """Whether no plan with caches can beat a point of the frontier, nor fit where there is none."""
+    model, caps = problem.model, problem.caps
+    if not can_exist(model, mode):
+        return True
+    if not steps:
+        return math.isinf(caps.cpu) or memory_lower_bound(model) > caps.memory_bytes or least_cpu(model) > caps.cpu
+    return all(step.point.cpu <= least_cpu(model) * ROUNDED for step in steps)
+
+
+def _best(problem: Problem, steps: Sequence[_Step]) -> int:
+    """The place of the best by the objective."""
+    sign = -1.0 if problem.objective is Objective.MAX_HEADROOM else 1.0
+    return min(range(len(steps)), key=lambda place: (sign * value_of(problem, steps[place].point, steps[place].cached), place))
 
 
 def _search(request: PlanRequest, problem: Problem, deadline: Deadline) -> Found:
@@ -84,11 +138,6 @@ def _search(request: PlanRequest, problem: Problem, deadline: Deadline) -> Found
     from solvers.exact import frontier_search  # numba takes a while to import
 
     return frontier_search(problem, deadline)
-
-
-def _proof(request: PlanRequest, found: Found) -> Proof:
-    """Of the whole frontier."""
-    return found.proof if request.options.method in _WHOLE_FRONTIER else Proof.NONE
 
 
 def _bound(problem: Problem, found: Found) -> float | None:

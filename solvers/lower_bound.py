@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ from solvers.deadline import Deadline
 from solvers.graph import JoinGraph, bits, product
 from solvers.search import Caps
 
-__all__ = ["cpu_lower_bound", "headroom_upper_bound", "huffman", "memory_lower_bound", "smallest_joins"]
+__all__ = ["cpu_lower_bound", "headroom_upper_bound", "huffman", "largest_factor", "memory_lower_bound", "smallest_joins"]
 
 FRACTION = 24  # binary digits of a logarithm: squares of 32-bit numbers fit a machine word
 MAX_CUTS = 1_000  # minimum cuts per bound: a tenth of a second for 200 streams
@@ -133,12 +133,13 @@ def smallest_joins(model: CostModel, component: int, deadline: Deadline | None =
     arcs = len(pairs) + n + sum(subset.bit_count() for subset, _ in observed)
     uncertain = [pair for pair, (_, exact) in quick.items() if not exact]
     best = {pair: bound for pair, (bound, _) in quick.items()}
-    if uncertain and len(uncertain) <= MAX_CUTS and arcs <= MAX_ARCS:
+    in_time = deadline is None or not deadline.expired()
+    if uncertain and in_time and len(uncertain) <= MAX_CUTS and arcs <= MAX_ARCS:
         cuts = _Cuts(price, pairs, [([place[i] for i in bits(subset)], gain) for subset, gain in observed])
         for pair in uncertain:
             if deadline is not None and deadline.expired():
                 break
-            best[pair] = max(best[pair], cuts.least_with(pair))
+            best[pair] = cuts.least_with(pair, best[pair])
     least: list[int] = [-_NOTHING] * n
     for pair, bound in best.items():
         for k in pair:
@@ -199,13 +200,12 @@ class _Cuts:
             for k in members:
                 self._flow.add_arc_with_capacity(node, k, self._unlimited)
 
-    def least_with(self, pair: tuple[int, int]) -> int:
-        """Twice the least logarithm of any set that contains the pair."""
+    def least_with(self, pair: tuple[int, int], known: int) -> int:
+        """Twice the least logarithm of any set that contains the pair; what is known of it where the solver fails."""
         for k in pair:
             self._flow.set_arc_capacity(self._enter[k], self._unlimited)
         status = self._flow.solve(self._source, self._sink)
-        assert status == self._flow.OPTIMAL
-        value = self._certain + int(self._flow.optimal_flow())
+        value = max(known, self._certain + int(self._flow.optimal_flow())) if status == self._flow.OPTIMAL else known
         for k in pair:
             self._flow.set_arc_capacity(self._enter[k], self._open[k])
         return value
@@ -255,13 +255,18 @@ def headroom_upper_bound(model: CostModel, caps: Caps, deadline: Deadline | None
 
     Where even a bound at that factor is over a cap, every plan is. Found by halving, so the bound itself need not rise evenly.
     """
+    passed = Deadline(0.0)  # the quick bounds alone: this is asked often
+    return largest_factor(model, caps, lambda scaled: cpu_lower_bound(scaled, passed), deadline)
+
+
+def largest_factor(model: CostModel, caps: Caps, least_cpu: Callable[[CostModel], float], deadline: Deadline | None = None) -> float:
+    """A factor of all rates beyond which no plan stays within the caps; infinity without caps. `least_cpu` is what every plan of a model needs."""
     if math.isinf(caps.cpu) and math.isinf(caps.memory_bytes):
         return math.inf
 
     def refused(factor: float) -> bool:
         scaled = CostModel(model.graph.scaled(factor), model.costs)
-        passed = Deadline(0.0)  # the quick bounds alone: this is asked often
-        return cpu_lower_bound(scaled, passed) > caps.cpu or memory_lower_bound(scaled) > caps.memory_bytes
+        return least_cpu(scaled) > caps.cpu or memory_lower_bound(scaled) > caps.memory_bytes
 
     high = 1.0
     while not refused(high):

@@ -7,8 +7,8 @@ In a graph that is not connected, an mjoin per component under the root.
 
 from __future__ import annotations
 
-from models.plan import Proof
 from models.request import Objective
+from solvers.claims import heuristic
 from solvers.components import join_components
 from solvers.cost import CostModel
 from solvers.deadline import Deadline
@@ -18,6 +18,8 @@ from solvers.search import Found, Problem, make_join, point_of
 from solvers.tree import Tree
 
 __all__ = ["mjoin", "mjoin_tree"]
+
+SPACE = "mjoins"
 
 
 def mjoin_tree(model: CostModel, component: int) -> tuple[Tree, bool]:
@@ -34,15 +36,6 @@ def mjoin(problem: Problem, deadline: Deadline) -> Found:
     model = problem.model
     parts = [mjoin_tree(model, component) for component in model.graph.components]
     best = point_of(model, join_components(model, [tree for tree, _ in parts]))
-    if problem.objective is Objective.MIN_MEMORY:
-        proven, value = True, best.memory_bytes
-    else:
-        # At other rates other orders may be best, so least CPU today says nothing of the most headroom.
-        proven, value = problem.objective is Objective.MIN_CPU and all(exact for _, exact in parts), best.cpu
-    return Found(
-        best=best,
-        points=(best,),
-        proof=Proof.OPTIMAL if proven else Proof.NONE,
-        bound=value if proven else None,
-        space="mjoins",
-    )
+    # At other rates other orders may be best, so least CPU today says nothing of the most headroom.
+    exact = problem.objective is Objective.MIN_CPU and all(proven for _, proven in parts)
+    return heuristic(problem, (best,), SPACE, ("Proven: of all mjoins none uses less CPU.",) if exact else ())

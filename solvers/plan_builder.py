@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from models.fingerprint import fingerprint
 from models.plan import (
     PLAN_FORMAT,
@@ -9,26 +13,29 @@ from models.plan import (
     Cost,
     Operator,
     OperatorKind,
-    Pipeline,
     Plan,
-    Probe,
     Proof,
     Shortfall,
-    State,
+    Termination,
     Validity,
 )
-from models.request import PlanRequest, Query
+from models.request import Objective, PlanRequest, Query
 from solvers.caches.in_plans import CachedPlan
 from solvers.choice import objective_value
-from solvers.cost import PricedTree
+from solvers.cost import PricedProbe, PricedTree
 from solvers.explanation import explain, warnings_of
+from solvers.gap import gap_between
 from solvers.graph import JoinGraph, bits
-from solvers.progress import gap_between
-from solvers.search import Found, Problem
+from solvers.search import Found, Point, Problem
 from solvers.sensitivity import headroom, validity
 from solvers.tree import Join, Tree
 
-__all__ = ["build_plan", "normalised"]
+if TYPE_CHECKING:
+    from solvers.allocation.in_plans import Relief
+
+BRIEF = "The time limit left no time to work out allocation, validity and the reasons for this plan."
+
+__all__ = ["Outcome", "build_plan", "normalised", "operators_of", "value_of"]
 
 
 def normalised(query: Query, graph: JoinGraph) -> Query:
@@ -43,54 +50,56 @@ def normalised(query: Query, graph: JoinGraph) -> Query:
 
 
 def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
-    """The joins of a priced tree, flat, inputs before users, the root last."""
+    """The joins of a priced tree, flat, inputs before users, the root last.
+
+    Each is handed over as a whole: a join of 200 inputs has 40,000 probes, and making objects of them one by one takes a third of a second.
+    """
     model, graph = problem.model, problem.model.graph
     ids = {node.mask: f"join-{number}" for number, node in enumerate(priced.nodes, 1)}
 
     def name(tree: Tree) -> str:
         return ids[tree.mask] if isinstance(tree, Join) else graph.names[tree]
 
+    def probe_of(inputs: list[str], probe: PricedProbe) -> dict[str, object]:
+        return {
+            "target": inputs[probe.target],
+            "algorithm": Algorithm.HASH if probe.hashed else Algorithm.NESTED_LOOP,
+            "predicates": probe.predicates,
+            "rate_in": probe.rate_in,
+            "rate_out": probe.rate_out,
+            "cpu": probe.cpu,
+        }
+
     operators = []
     for node, join in zip(priced.nodes, priced.joins, strict=True):
         inputs = [name(child) for child in node.inputs]
         root, size = node is priced.nodes[-1], priced.sizes[node.mask]
-        pipelines = []
-        for k, pipeline in enumerate(join.pipelines):
-            visited, probes = join.blocks[k], []
-            for probe in pipeline.probes:
-                probes.append(
-                    Probe(
-                        target=inputs[probe.target],
-                        algorithm=Algorithm.HASH if probe.hashed else Algorithm.NESTED_LOOP,
-                        predicates=list(graph.between(visited, join.blocks[probe.target])),
-                        rate_in=probe.rate_in,
-                        rate_out=probe.rate_out,
-                        cpu=probe.cpu,
-                    )
-                )
-                visited |= join.blocks[probe.target]
-            pipelines.append(Pipeline(input=inputs[k], probes=probes))
         operators.append(
-            Operator(
-                id=ids[node.mask],
-                kind=OperatorKind.BINARY_JOIN if len(inputs) == 2 else OperatorKind.MJOIN,
-                inputs=inputs,
-                streams=sorted(graph.names[i] for i in bits(node.mask)),
-                materialized=not root,
-                rate=size * model.per_second(node.mask),
-                state_tuples=0.0 if root else size,
-                state_bytes=0.0 if root else size * model.tuple_bytes(node.mask),
-                cpu=join.cpu,
-                states=[State(input=inputs[k], indexed=state.indexed, cpu=state.cpu) for k, state in enumerate(join.states)],
-                pipelines=pipelines,
+            Operator.model_validate(
+                {
+                    "id": ids[node.mask],
+                    "kind": OperatorKind.BINARY_JOIN if len(inputs) == 2 else OperatorKind.MJOIN,
+                    "inputs": inputs,
+                    "streams": sorted(graph.names[i] for i in bits(node.mask)),
+                    "materialized": not root,
+                    "rate": size * model.per_second(node.mask),
+                    "state_tuples": 0.0 if root else size,
+                    "state_bytes": 0.0 if root else size * model.tuple_bytes(node.mask),
+                    "cpu": join.cpu,
+                    "states": [{"input": inputs[k], "indexed": state.indexed, "cpu": state.cpu} for k, state in enumerate(join.states)],
+                    "pipelines": [
+                        {"input": inputs[k], "probes": [probe_of(inputs, probe) for probe in pipeline.probes]}
+                        for k, pipeline in enumerate(join.pipelines)
+                    ],
+                }
             )
         )
     return operators
 
 
-def gap_of(problem: Problem, found: Found) -> float | None:
+def gap_of(problem: Problem, value: float, bound: float | None) -> float | None:
     """(value − bound) / value; for max_headroom, whose bound is above the value, (bound − value) / bound."""
-    return None if found.bound is None else gap_between(objective_value(problem, found.best), found.bound, problem.objective)
+    return gap_between(value, bound, problem.objective is Objective.MAX_HEADROOM)
 
 
 def shortfall_of(problem: Problem, found: Found) -> Shortfall:
@@ -116,27 +125,55 @@ def shortfall_of(problem: Problem, found: Found) -> Shortfall:
     )
 
 
-def build_plan(request: PlanRequest, problem: Problem, found: Found, cached: CachedPlan | None = None) -> Plan:
-    """The plan of what a search found, or of that with caches."""
-    model, caps = problem.model, problem.caps
-    plain, found = found, cached.found if cached else found
-    qualified, relief, shortfall = caps.admit(found.best), None, None
-    if not qualified:
-        from solvers.allocation.in_plans import relieve  # requests that fit do without it
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the steps of planning came to; `build_plan` only writes it down."""
 
-        relief = relieve(problem, request, plain)
-        shortfall = shortfall_of(problem, found).model_copy(update={"windows": list(relief.windows), "output_rate": relief.output_rate})
-        cached, found = None, relief.found  # an allocation is of probes, and its plan may be another
+    tree: Found
+    """What the search found and proved of plans without caches."""
+    found: Found
+    """The plan to write, and what is proven of it among all that the request allows."""
+    cached: CachedPlan | None = None
+    relief: Relief | None = None
+    """Where nothing fits: what is offered."""
+    termination: Termination = Termination.COMPLETE
+    brief: bool = False
+    """Whether to leave out what takes long, with a warning that says so."""
+
+
+def value_of(problem: Problem, point: Point, cached: CachedPlan | None) -> float:
+    """The objective's value of the plan, its caches counted."""
+    if cached is None or problem.objective is not Objective.MAX_HEADROOM:
+        return objective_value(problem, point)
+    factor = headroom(cached.total, problem.model.graph, problem.caps)
+    return math.inf if factor is None else factor
+
+
+def build_plan(request: PlanRequest, problem: Problem, outcome: Outcome) -> Plan:
+    """The plan on the wire."""
+    model, caps = problem.model, problem.caps
+    found, cached, relief = outcome.found, outcome.cached, outcome.relief
+    shortfall = None
+    if outcome.brief and not caps.admit(found.best):
+        shortfall = shortfall_of(problem, outcome.tree)
+    elif relief is not None:
+        shortfall = shortfall_of(problem, outcome.tree).model_copy(update={"windows": list(relief.windows), "output_rate": relief.output_rate})
     priced = model.price(found.best.tree)
     operators = operators_of(problem, priced)
     caches, total = (cached.caches(), cached.total) if cached else ([], priced)
+    intervals = [] if outcome.brief else validity(total, model, caps)
+    bound = found.bound if found.proof is not Proof.NONE else None
+    tree_bound = outcome.tree.bound if outcome.tree.proof is not Proof.NONE else None
     return Plan(
         format=PLAN_FORMAT,
         fingerprint=fingerprint(model.graph.names, operators, caches),
-        qualified=qualified,
+        qualified=caps.admit(found.best),
         proof=found.proof,
-        bound=found.bound if found.proof is not Proof.NONE else None,
-        gap=gap_of(problem, found),
+        termination=outcome.termination,
+        bound=bound,
+        gap=gap_of(problem, value_of(problem, found.best, cached), bound),
+        tree_proof=outcome.tree.proof,
+        tree_bound=tree_bound,
         query=normalised(request.query, model.graph),
         resources=request.resources,
         costs=request.costs,
@@ -147,7 +184,8 @@ def build_plan(request: PlanRequest, problem: Problem, found: Found, cached: Cac
         caches=caches,
         allocation=relief.allocation if relief else None,
         shortfall=shortfall,
-        validity=[Validity(statistic=entry.statistic, low=entry.low, high=entry.high) for entry in validity(total, model, caps)],
-        explanation=explain(problem, found, total, shortfall) + (cached.sentences(plain.best.cpu) if cached else []),
-        warnings=warnings_of(problem, priced),
+        validity=[Validity(statistic=entry.statistic, low=entry.low, high=entry.high) for entry in intervals],
+        explanation=explain(problem, found, total, shortfall, outcome.termination, outcome.brief)
+        + (cached.sentences(outcome.tree.best.cpu) if cached else []),
+        warnings=([BRIEF] if outcome.brief else []) + warnings_of(problem, priced),
     )

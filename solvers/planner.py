@@ -1,4 +1,4 @@
-"""From a request to a plan, in named steps: graph, search, plan.
+"""From a request to a plan, in named steps: graph, search, caches, claims, allocation, plan.
 
 `METHODS` names every search; the seam is `solvers.search`.
 """
@@ -10,18 +10,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 
-from models.plan import Plan
+from models.plan import Plan, Termination
 from models.request import Method, PlanRequest
-from solvers.caches.in_plans import caches_in_plans
+from solvers.caches.claims import with_caches_allowed
+from solvers.caches.in_plans import CachedPlan, caches_in_plans
 from solvers.cost import CostModel
 from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.graph import join_graph
-from solvers.plan_builder import build_plan
-from solvers.search import Caps, Found, Problem, Search
+from solvers.plan_builder import Outcome, build_plan, value_of
+from solvers.search import Caps, Found, Problem, Search, structure_key
 
-__all__ = ["METHODS", "begin", "early", "plan", "problem_of", "search"]
-
-AT_LIMIT, WHEN_ASKED = "stopped at its time limit", "stopped early, as it was asked to"
+__all__ = ["METHODS", "begin", "plan", "problem_of", "search", "written"]
 
 
 def _lazily(module: str, name: str) -> Search:
@@ -78,18 +77,26 @@ def plan(request: PlanRequest, progress: Progress = NOBODY) -> Plan:
     deadline = Deadline.after(request.options.time_limit, progress)
     problem = problem_of(request)
     begin(problem, progress)
-    found = search(request, problem, deadline)
-    progress.found((found.best,))
+    tree = search(request, problem, deadline)
+    progress.found((tree.best,))
     progress.doing("choosing caches")
-    found = early(found, deadline)
-    cached = caches_in_plans(request, problem, found, deadline)
-    made = build_plan(request, problem, found, cached)
+    cached = caches_in_plans(request, problem, tree, deadline)
+    made = written(request, problem, tree, cached, deadline)
     progress.ended(made)
     return made
 
 
-def early(found: Found, deadline: Deadline) -> Found:
-    """What a search found, and where it was asked to stop, that: a search itself sees its deadline strike, not why."""
-    if not deadline.progress.stopped():
-        return found
-    return replace(found, notes=tuple(note.replace(AT_LIMIT, WHEN_ASKED) for note in found.notes))
+def written(request: PlanRequest, problem: Problem, tree: Found, cached: CachedPlan | None, deadline: Deadline) -> Plan:
+    """The plan of a tree, or of a tree with caches: what is proven of it, what may probe where nothing fits, and all its figures."""
+    termination = tree.termination if tree.termination is not Termination.COMPLETE else deadline.termination()
+    best, relief = tree, None
+    if cached is not None:
+        points = sorted((*tree.points, cached.point), key=lambda point: (point.cpu, point.memory_bytes, structure_key(point.tree)))
+        best = replace(tree, best=cached.point, points=tuple(points), lacking=None)
+    elif not problem.caps.admit(tree.best):
+        from solvers.allocation.in_plans import relieve  # requests that fit do without it
+
+        relief = relieve(problem, request, tree, deadline)
+        best = relief.found
+    found = with_caches_allowed(problem, request, tree, best, value_of(problem, best.best, cached), deadline)
+    return build_plan(request, problem, Outcome(tree, found, cached, relief, termination))

@@ -2,7 +2,7 @@
 
 A `Shape` maps a join's set to its inputs' sets, in the order of their lowest streams. That is a whole plan, because probe orders
 follow from the inputs; merging and splitting joins is a matter of a few entries. In a graph of several components the root is the
-join of the components, and no search touches it. Costs are a `Ledger`'s excess; `finish` turns drafts into priced plans.
+join of the components, and no search touches it. Costs are a `Ledger`'s excess; `priced` turns drafts into plans.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from models.plan import Proof
 from models.request import Objective
 from solvers.choice import choose
 from solvers.errors import RangeError
 from solvers.graph import bits
-from solvers.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.probe_order import best_orders
 from solvers.region import MAX_EXACT_INPUTS, Ledger
-from solvers.search import Found, Point, Problem, make_join, point_of, staircase
+from solvers.search import Point, Problem, make_join, point_of
 from solvers.tree import Tree, joins, leaf_mask
 
 __all__ = [
@@ -28,7 +26,6 @@ __all__ = [
     "Shape",
     "draft_of",
     "excess_of",
-    "finish",
     "mjoin_shape",
     "priced",
     "shape_of",
@@ -37,7 +34,6 @@ __all__ = [
     "tree_of",
 ]
 
-ALL_TREES = "all join trees"
 Shape = dict[int, tuple[int, ...]]
 
 CAP_SLACK = 1.0 + 1e-9  # a draft's figures round differently from a whole plan's price, which decides in the end
@@ -160,21 +156,3 @@ def priced(problem: Problem, ledger: Ledger, drafts: Sequence[Draft]) -> tuple[P
     chosen = choose(problem, points)
     refined = _refined(ledger, chosen.tree)
     return (*points, point_of(problem.model, refined)) if refined != chosen.tree else tuple(points)
-
-
-def finish(problem: Problem, points: Iterable[Point], space: str, notes: Sequence[str] = ()) -> Found:
-    """What a heuristic found: its best plan, and a proof only where the plan speaks for itself.
-
-    No plan keeps less than the windows, so a plan that keeps no more is the smallest, and a cap below that admits none.
-    """
-    model, caps = problem.model, problem.caps
-    found = staircase(points)
-    best = choose(problem, found)
-    least = memory_lower_bound(model)
-    if caps.memory_bytes < least:
-        bounds = {Objective.MIN_CPU: cpu_lower_bound, Objective.MIN_MEMORY: memory_lower_bound}
-        bound = bounds[problem.objective](model) if problem.objective in bounds else headroom_upper_bound(model, caps)
-        return Found(best, found, Proof.OPTIMAL, bound, ALL_TREES, (*notes, "The windows alone need more than the memory cap."))
-    if problem.objective is Objective.MIN_MEMORY and caps.admit(best) and best.memory_bytes <= least * CAP_SLACK:
-        return Found(best, found, Proof.OPTIMAL, min(least, best.memory_bytes), ALL_TREES, tuple(notes))
-    return Found(best, found, Proof.NONE, None, space, tuple(notes))

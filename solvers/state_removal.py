@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from models.request import Objective
+from solvers.claims import heuristic
 from solvers.deadline import Deadline
 from solvers.graph import bits
 from solvers.greedy_tree import greedy_tree
@@ -25,7 +26,7 @@ from solvers.kernels import MAX_BITS, best_binary_tree, connected_sets
 from solvers.linearised import linearised
 from solvers.region import Ledger
 from solvers.search import Found, Problem
-from solvers.shape import Draft, Shape, draft_of, excess_of, finish, priced, shape_of, shape_with, sorted_inputs
+from solvers.shape import Draft, Shape, draft_of, excess_of, priced, shape_of, shape_with, sorted_inputs
 from solvers.tree import Tree
 
 __all__ = ["binary_shape", "enough_removed", "remove_states", "state_removal"]
@@ -130,5 +131,4 @@ def state_removal(problem: Problem, deadline: Deadline) -> Found:
         passed.append(draft)
         if enough_removed(problem, passed):
             break
-    notes = ("State-removal stopped at its time limit.",) if deadline.expired() else ()
-    return finish(problem, priced(problem, ledger, passed), SPACE, notes)
+    return heuristic(problem, priced(problem, ledger, passed), SPACE, termination=deadline.termination())

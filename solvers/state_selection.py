@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from solvers.claims import heuristic
 from solvers.deadline import Deadline
 from solvers.graph import bits
 from solvers.region import Ledger
 from solvers.search import Found, Problem
-from solvers.shape import CAP_SLACK, Draft, Shape, draft_of, finish, mjoin_shape, priced, sorted_inputs
+from solvers.shape import CAP_SLACK, Draft, Shape, draft_of, mjoin_shape, priced, sorted_inputs
 
 __all__ = ["optimize", "ranked_edges", "select_states", "state_selection"]
 
@@ -99,5 +100,4 @@ def state_selection(problem: Problem, deadline: Deadline) -> Found:
         passed.append(draft)
         if draft.memory_bytes > caps.memory_bytes * CAP_SLACK or draft.cpu <= caps.cpu < float("inf"):
             break
-    notes = ("State-selection stopped at its time limit.",) if deadline.expired() else ()
-    return finish(problem, priced(problem, ledger, passed), SPACE, notes)
+    return heuristic(problem, priced(problem, ledger, passed), SPACE, termination=deadline.termination())

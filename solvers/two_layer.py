@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 
+from solvers.claims import heuristic
 from solvers.deadline import Deadline
 from solvers.lower_bound import memory_lower_bound
 from solvers.region import Ledger
 from solvers.search import Found, Problem
-from solvers.shape import CAP_SLACK, Draft, draft_of, finish, mjoin_shape, priced
+from solvers.shape import CAP_SLACK, Draft, draft_of, mjoin_shape, priced
 from solvers.state_removal import binary_shape, enough_removed, remove_states
 from solvers.state_selection import select_states
 
@@ -60,5 +61,4 @@ def two_layer(problem: Problem, deadline: Deadline) -> Found:
     """Paper 3's two-layer framework."""
     ledger = Ledger(problem.model)
     passed = walk_two_layers(problem, ledger, deadline)
-    notes = ("The two-layer search stopped at its time limit.",) if deadline.expired() else ()
-    return finish(problem, priced(problem, ledger, passed), SPACE, notes)
+    return heuristic(problem, priced(problem, ledger, passed), SPACE, termination=deadline.termination())

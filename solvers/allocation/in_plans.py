@@ -36,6 +36,7 @@ from solvers.allocation.freshness import Refresh, ages, cover_shares, cpu_of, gr
 from solvers.allocation.neighbours import neighbours
 from solvers.allocation.productivity import PlanPaths, paths_of_plan, results_of
 from solvers.cost import CostModel, PricedTree
+from solvers.deadline import Deadline
 from solvers.flexible_windows import flexible_windows, kept_share
 from solvers.graph import JoinGraph, bits
 from solvers.search import Caps, Found, Point, Problem, point_of, structure_key
@@ -218,23 +219,25 @@ def _more_plans(request: PlanRequest) -> int:
     return int(min(MAX_STEPS, STEPS_PER_SECOND * request.options.time_limit))
 
 
-def _best_shared(problem: Problem, request: PlanRequest, points: Sequence[Point]) -> tuple[Point, Shared]:
+def _best_shared(problem: Problem, request: PlanRequest, points: Sequence[Point], deadline: Deadline) -> tuple[Point, Shared]:
     """The plan and its allocation with the most fresh results within the CPU cap."""
     model, contest = problem.model, _Contest(problem, request.query)
     likely = sorted(points, key=lambda point: (point.cpu, structure_key(point.tree)))[:MAX_PLANS]
-    for point in likely:
+    for number, point in enumerate(likely):
+        if number and deadline.expired():
+            break
         contest.enter(point.tree)
     if contest.best is None:  # even the share that fits rounds to nothing: nothing is let in
         priced = model.price(likely[0].tree)
         plan = replace(paths_of_plan(model.graph, model.costs, priced), keeping=0.0)
         shared = share_out(model, priced, problem.caps.cpu, contest.stated, plan)
         return likely[0], replace(shared, admitted=0.0, shares=(0.0,) * len(plan.windows), freshness_cpu=None)
-    _improve(problem, contest, likely, _more_plans(request))
+    _improve(problem, contest, likely, _more_plans(request), deadline)
     tree, shared = contest.best
     return point_of(model, tree), shared
 
 
-def _improve(problem: Problem, contest: _Contest, likely: Sequence[Point], steps: int) -> None:
+def _improve(problem: Problem, contest: _Contest, likely: Sequence[Point], steps: int, deadline: Deadline) -> None:
     """Try what is next to the plans tried so far, winners first, `steps` plans in all: in the smallest graphs that is every plan."""
     assert contest.best is not None
     known = {structure_key(point.tree) for point in likely}
@@ -246,7 +249,7 @@ def _improve(problem: Problem, contest: _Contest, likely: Sequence[Point], steps
             if key in known:
                 continue
             known.add(key)
-            if steps == 0:
+            if steps == 0 or deadline.expired():
                 return
             steps -= 1
             if fits and not _fits(problem, tree):
@@ -355,7 +358,7 @@ def _suggested_windows(model: CostModel, memory: float) -> tuple[tuple[WindowSug
     return windows, model.rate(graph.all) * kept_share(completed, shares)
 
 
-def relieve(problem: Problem, request: PlanRequest, found: Found) -> Relief:
+def relieve(problem: Problem, request: PlanRequest, found: Found, deadline: Deadline) -> Relief:
     """What to offer where `found` has no plan within the caps."""
     model, caps = problem.model, problem.caps
     points = dict.fromkeys((found.best, *found.points))
@@ -370,7 +373,7 @@ def relieve(problem: Problem, request: PlanRequest, found: Found) -> Relief:
         )
     best, allocation = found.best, None
     if fitting or best.cpu > caps.cpu:
-        best, shared = _best_shared(problem, request, fitting or [best])
+        best, shared = _best_shared(problem, request, fitting or [best], deadline)
         allocation = _allocation(model, shared)
         notes = [*_sentences(model, shared), *notes]
     else:

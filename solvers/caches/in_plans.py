@@ -7,8 +7,7 @@ memory the tree leaves, solved by branch and bound; with `auto` also the same tr
 A plan with caches competes by the objective with the plans without, and has to be better to win.
 
 Guarantee: never worse than the plan without caches; the best caches for every tree and order that is tried, unless the selection
-reaches its limit of nodes. Nothing is proven
-of trees and orders that are not: then the bound is what every plan must do, keep the windows and make the results.
+reaches its limit of nodes. What is proven of such a plan says `solvers.caches.claims`.
 `prefix` and `global` add caches to the plan that won without; with `auto` every tree on the frontier competes, where it is small.
 Complexity: that of the selection, for at most MAX_TREES trees; nothing where no join has three inputs.
 """
@@ -19,12 +18,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from models.plan import Cache, CacheKind, Proof
+from models.plan import Cache, CacheKind
 from models.request import CacheMode, Method, Objective, PlanRequest
 from solvers import words
 from solvers.caches.attributes import Attributes
 from solvers.caches.branch_and_bound import branch_and_bound
 from solvers.caches.candidates import CacheCandidate, GroupKey, Pipelines, prefix_candidates, program_of
+from solvers.caches.claims import can_exist, least_cpu
 from solvers.caches.global_caches import global_candidates
 from solvers.caches.joint_orders import joint_orders
 from solvers.caches.program import Candidate, Program, cheapest_cover
@@ -32,11 +32,11 @@ from solvers.choice import overload
 from solvers.cost import CostModel, PricedTree, Term
 from solvers.deadline import Deadline
 from solvers.probe_order import Orders
-from solvers.search import Caps, Found, Point, Problem, make_join, structure_key
+from solvers.search import Caps, Found, Point, Problem, make_join
 from solvers.sensitivity import headroom
 from solvers.tree import Join, Tree, joins, leaf_mask
 
-__all__ = ["CachedPlan", "caches_in_plans"]
+__all__ = ["CachedPlan", "cached_frontier", "caches_in_plans"]
 
 MAX_TREES = 6  # of the frontier, by rising CPU, beside the one with the least memory
 MAX_UNBOUNDED_TREES = 2  # the same for objectives under which no tree can be ruled out beforehand
@@ -68,9 +68,12 @@ class CachedPlan:
     priced: PricedTree
     total: PricedTree
     chosen: tuple[_Chosen, ...]
-    found: Found
-    """The search's result with this plan as its best."""
     attributes: Attributes
+
+    @property
+    def point(self) -> Point:
+        """The plan and its two resources, caches counted."""
+        return Point(self.total.cpu, self.total.memory_bytes, self.priced.tree)
 
     def caches(self) -> list[Cache]:
         """On the wire, by operator, pipeline and step."""
@@ -132,7 +135,7 @@ def _names(names: Sequence[str], mask: int) -> list[str]:
 def caches_in_plans(request: PlanRequest, problem: Problem, found: Found, deadline: Deadline) -> CachedPlan | None:
     """The plan with caches that is better than every plan without; None where there is none."""
     mode = request.options.caches
-    if mode is CacheMode.OFF or deadline.expired() or not (wide := _wide_trees(request, problem, found, deadline)):
+    if not can_exist(problem.model, mode) or deadline.expired() or not (wide := _wide_trees(request, problem, found, deadline)):
         return None
     attributes = Attributes.of(request.query, problem.model.graph)
     best: tuple[tuple[float, ...], CachedPlan | None] = (_merit(problem, found.best, None), None)
@@ -142,13 +145,45 @@ def caches_in_plans(request: PlanRequest, problem: Problem, found: Found, deadli
             if deadline.expired() or _cannot_win(problem, tree, best[0]):
                 break
             ordered = variant if variant is not None else _for_caches(problem, attributes, tree, known, deadline, best[0])
-            plan = None if ordered is None else _best_caches(problem, found, attributes, ordered, mode, deadline, best[0])
+            plan = None if ordered is None else _best_caches(problem, attributes, ordered, mode, deadline, best[0])
             # Where nothing fits, who may probe how much is decided for plans without caches.
-            if plan is not None and problem.caps.admit(plan.found.best):
-                merit = _merit(problem, plan.found.best, plan.total)
+            if plan is not None and problem.caps.admit(plan.point):
+                merit = _merit(problem, plan.point, plan.total)
                 if _better(merit, best[0]):
                     best = (merit, plan)
     return best[1]
+
+
+def cached_frontier(request: PlanRequest, problem: Problem, found: Found, points: Sequence[Point], deadline: Deadline) -> list[CachedPlan]:
+    """The trees of `points`, and where few are to be had all others worth it, each with the caches that save the most within the caps."""
+    mode = request.options.caches
+    if not can_exist(problem.model, mode) or deadline.expired():
+        return []
+    trees = dict.fromkeys(point.tree for point in (*points, *_more_points(request, problem, found, deadline)))
+    attributes = Attributes.of(request.query, problem.model.graph)
+    known: _KnownOrders = {}
+    by_cpu, nothing_to_beat = replace(problem, objective=Objective.MIN_CPU), (1.0,)
+    plans: list[CachedPlan] = []
+    for tree in trees:
+        if not any(len(node.inputs) > 2 for node in joins(tree)):
+            continue
+        for variant in (tree, None) if mode is CacheMode.AUTO else (tree,):
+            if deadline.expired():
+                return plans
+            ordered = variant if variant is not None else _for_caches(by_cpu, attributes, tree, known, deadline, nothing_to_beat)
+            plan = None if ordered is None else _best_caches(by_cpu, attributes, ordered, mode, deadline, nothing_to_beat)
+            if plan is not None and problem.caps.admit(plan.point):
+                plans.append(plan)
+    return plans
+
+
+def _more_points(request: PlanRequest, problem: Problem, found: Found, deadline: Deadline) -> Sequence[Point]:
+    """The whole frontier within the memory cap, CPU apart, where it is cheap to have and some tree with caches could beat what was found."""
+    if request.options.caches is not CacheMode.AUTO or not _worth_more_trees(request, problem, found):
+        return ()
+    from solvers.exact import frontier_search  # numba takes a while to import; these methods have done so
+
+    return frontier_search(replace(problem, caps=Caps(memory_bytes=problem.caps.memory_bytes)), deadline).points
 
 
 def _wide_trees(request: PlanRequest, problem: Problem, found: Found, deadline: Deadline) -> list[Tree]:
@@ -156,10 +191,7 @@ def _wide_trees(request: PlanRequest, problem: Problem, found: Found, deadline: 
     points = [found.best]
     if request.options.caches is CacheMode.AUTO:
         points += found.points
-        if _worth_more_trees(request, problem, found):
-            from solvers.exact import frontier_search  # numba takes a while to import; these methods have done so
-
-            points += frontier_search(replace(problem, caps=Caps(memory_bytes=problem.caps.memory_bytes)), deadline).points
+        points += _more_points(request, problem, found, deadline)
     trees = dict.fromkeys(point.tree for point in points if point.memory_bytes <= problem.caps.memory_bytes)
     wide = [tree for tree in trees if any(len(node.inputs) > 2 for node in joins(tree))]
     most = MAX_TREES if problem.objective is Objective.MIN_CPU else MAX_UNBOUNDED_TREES
@@ -172,13 +204,7 @@ def _worth_more_trees(request: PlanRequest, problem: Problem, found: Found) -> b
         return False
     if problem.objective is not Objective.MIN_CPU or not problem.caps.admit(found.best):
         return True
-    return _least_of_all(problem.model) < found.best.cpu * (1.0 - WORTH)
-
-
-def _least_of_all(model: CostModel) -> float:
-    """What every plan must do: keep the windows and make the results."""
-    keeping = min(model.costs.append, model.costs.insert + model.costs.delete)
-    return math.fsum([model.costs.join * model.rate(model.graph.all), *(keeping * rate for rate in model.graph.rates)])
+    return least_cpu(problem.model) < found.best.cpu * (1.0 - WORTH)
 
 
 def _for_caches(
@@ -221,7 +247,7 @@ def _better(merit: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 def _best_caches(
-    problem: Problem, found: Found, attributes: Attributes, tree: Tree, mode: CacheMode, deadline: Deadline, to_beat: tuple[float, ...]
+    problem: Problem, attributes: Attributes, tree: Tree, mode: CacheMode, deadline: Deadline, to_beat: tuple[float, ...]
 ) -> CachedPlan | None:
     """The tree with its best caches; None where none is worth it or it cannot beat what there is."""
     model = problem.model
@@ -250,7 +276,7 @@ def _best_caches(
     if not choice:
         return None
     owners = [(number, c) for number, _, useful, _ in parts for c in useful]
-    return _plan(problem, found, attributes, priced, whole, choice, owners)
+    return _plan(problem.model, attributes, priced, whole, choice, owners)
 
 
 def _fitting(model: CostModel, candidates: list[CacheCandidate], free: float) -> list[CacheCandidate]:
@@ -315,15 +341,13 @@ def _least_memory(program: Program, choice: tuple[int, ...], cpu: float) -> tupl
 
 
 def _plan(
-    problem: Problem,
-    found: Found,
+    model: CostModel,
     attributes: Attributes,
     priced: PricedTree,
     program: Program,
     choice: tuple[int, ...],
     owners: list[tuple[int, CacheCandidate]],
 ) -> CachedPlan:
-    model = problem.model
     chosen: list[_Chosen] = []
     terms: list[Term] = []
     kept: list[tuple[int, float]] = []
@@ -350,8 +374,7 @@ def _plan(
         adjustments=adjustments,
         cached=tuple(kept),
     )
-    point = Point(total.cpu, total.memory_bytes, priced.tree)
-    return CachedPlan(priced, total, tuple(chosen), _claims(problem, found, point), attributes)
+    return CachedPlan(priced, total, tuple(chosen), attributes)
 
 
 def _terms(model: CostModel, priced: PricedTree, number: int, candidate: CacheCandidate) -> list[Term]:
@@ -370,28 +393,3 @@ def _terms(model: CostModel, priced: PricedTree, number: int, candidate: CacheCa
         visited = made
     terms.append(Term((hit * costs.join + figures.miss_probability * (costs.insert + costs.delete)) * figures.results, visited, arriving))
     return terms
-
-
-def _claims(problem: Problem, found: Found, point: Point) -> Found:
-    """What is proven of a plan with caches: every plan keeps the windows and makes the results."""
-    model = problem.model
-    if problem.objective is Objective.MIN_MEMORY:
-        bound: float | None = model.leaves_bytes()
-    elif problem.objective is Objective.MIN_CPU:
-        bound = _least_of_all(model)
-    else:
-        bound = None
-    points = tuple(sorted((*found.points, point), key=lambda p: (p.cpu, p.memory_bytes, structure_key(p.tree))))
-    notes = found.notes
-    if found.proof is Proof.OPTIMAL and problem.objective is Objective.MIN_CPU and problem.caps.admit(found.best):
-        notes += (f"Proven: without caches, none of {found.space} within the caps needs less than {words.cpu(found.best.cpu)} CPU.",)
-    return replace(
-        found,
-        notes=notes,
-        best=point,
-        points=points,
-        proof=Proof.NONE if bound is None else Proof.BOUNDED,
-        bound=bound,
-        space=f"{found.space} with caches",
-        lacking=None,
-    )

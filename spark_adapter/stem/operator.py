@@ -53,6 +53,7 @@ class _Counts:
     pairs: float = 0.0
     measured: int = 0
     cpu: float = 0.0
+    shed: int = 0
 
 
 def work_off(
@@ -117,7 +118,7 @@ class _Batch:
             "cell": self.cell,
             "watermark": self.watermark,
             "streams": streams,
-            "steps": [[*step, c.rows_in, c.rows_out, c.pairs, c.measured, c.cpu] for step, c in self.counts.items()],
+            "steps": [[*step, c.rows_in, c.rows_out, c.pairs, c.measured, c.cpu, c.shed] for step, c in self.counts.items()],
             **held,
             "caches": caches,
             "results": self.made,
@@ -138,11 +139,11 @@ class _Batch:
                 first, last = kept["ts"].min(), kept["ts"].max()
                 assert isinstance(first, int) and isinstance(last, int)
                 self.notes.latest[stream.name] = max(last, self.notes.latest.get(stream.name, last))
+            let_in = chosen(kept, self.program.admitted, salt=0)
             if self.grid.home(self.cell, (stream.name,)):
-                seen[stream.name] = {"rows": kept.height, "late": frame.height - kept.height}
+                seen[stream.name] = {"rows": kept.height, "late": frame.height - kept.height, "shed": kept.height - let_in.height}
                 if kept.height:
                     seen[stream.name] |= {"first": first, "last": last}
-            let_in = chosen(kept, self.program.admitted, salt=0)
             if let_in.height:
                 punctual[stream.name] = let_in
         punctual = self.windows.numbered(punctual)
@@ -223,6 +224,17 @@ class _Batch:
                 self.caches.add(cache, frame)
             yield frame
 
+    def _admitted(self, arrived: pl.DataFrame, step: Step, counts: _Counts) -> pl.DataFrame:
+        """Of the rows that arrive at a step those that may probe, chosen by their hash: the same rows in every run and in every cell.
+
+        Both are counted, in one cell of those that have copies of a row.
+        """
+        admitted = chosen(arrived, step.share, step.salt)
+        if self.grid.home(self.cell, step.arriving):
+            counts.rows_in += arrived.height
+            counts.shed += arrived.height - admitted.height
+        return admitted
+
     def _through_step(self, join: Join, k: int, route: Route, i: int, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         step = route.steps[i]
         counts = self.counts.setdefault((join.name, route.name, i), _Counts())
@@ -230,9 +242,7 @@ class _Batch:
         members = step.target.split("+")
         met = self.grid.home(self.cell, (*step.arriving, *members))
         for partial in frames:
-            if self.grid.home(self.cell, step.arriving):
-                counts.rows_in += partial.height
-            admitted = _admitted(partial, step)
+            admitted = self._admitted(partial, step, counts)
             if met:
                 started = time.process_time()
                 counts.pairs += pairs_within(admitted, parts, self.windows.counted) * self.grid.meeting(step.arriving, members)
@@ -249,20 +259,13 @@ class _Batch:
         visible = [self._visible(join, k, making.target) for making in segment.steps]
         met = self.grid.home(self.cell, (*step.arriving, *(name for making in segment.steps for name in making.target.split("+"))))
         for partial in frames:
-            admitted = _admitted(partial, step)
+            admitted = self._admitted(partial, step, counts)
             if not admitted.height:
                 continue
-            if self.grid.home(self.cell, step.arriving):
-                counts.rows_in += admitted.height
             for found in _timed(counts, self.caches.answer(segment, admitted, visible)):
                 if met:
                     counts.rows_out += found.height
                 yield found
-
-
-def _admitted(frame: pl.DataFrame, step: Step) -> pl.DataFrame:
-    """The share of rows that may probe, chosen by their hash: the same rows in every run and in every cell."""
-    return chosen(frame, step.share, step.salt)
 
 
 def _timed(counts: _Counts, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:

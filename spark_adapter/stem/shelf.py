@@ -17,6 +17,7 @@ import mmap
 import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
@@ -127,6 +128,14 @@ class Shelf:
         for other in self.folder.parent.iterdir():
             if other != self.folder and _age(other, now) > ABANDONED:
                 shutil.rmtree(other, ignore_errors=True)
+
+    def size(self) -> int:
+        """Bytes of all files, indexes included."""
+        total = 0
+        for file in self.folder.iterdir() if self.folder.exists() else ():
+            with suppress(OSError):  # copies may vanish
+                total += file.stat().st_size
+        return total
 
     def _write(self, name: str, *parts: bytes) -> None:
         """All of it or nothing under its name."""

@@ -15,12 +15,13 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkFiles
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from spark_adapter.stem.program import Program
+from spark_adapter.stem.program import META, Program
 from spark_adapter.stem.shares import Grid
 
 if TYPE_CHECKING:
@@ -115,9 +116,12 @@ class _Store:
 
     def __init__(self, state: MapState, shelf: Shelf) -> None:
         self.state, self.shelf = state, shelf
+        self.restored = 0
+        """How many pieces came from Spark's store because the shelf had no copy."""
 
     def get(self, key: str) -> bytes | None:
         found = self.state.getValue((key,))
+        self.restored += found is not None and key != META
         return None if found is None else bytes(found[0])
 
     def put(self, key: str, value: bytes) -> None:
@@ -156,8 +160,9 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         arrivals = {stream: pl.concat(frames) for stream, frames in packets.items()}
         del packets
         cell = self.cells[int(key[0])]
-        outcome = yield from _handed_out(work_off(self.program, self.grid, cell, self._store(cell), arrivals, _watermark(timerValues)))
-        yield self._noted(outcome)
+        store = self._store(cell)
+        outcome = yield from _handed_out(work_off(self.program, self.grid, cell, store, arrivals, _watermark(timerValues)))
+        yield self._noted(store, outcome)
 
     def handleExpiredTimer(  # noqa: N802 - Spark's name
         self,
@@ -169,7 +174,8 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         from spark_adapter.stem.operator import evict
 
         cell = self.cells[int(key[0])]
-        yield self._noted(evict(self.program, self.grid, cell, self._store(cell), _watermark(timerValues)))
+        store = self._store(cell)
+        yield self._noted(store, evict(self.program, self.grid, cell, store, _watermark(timerValues)))
 
     def close(self) -> None:
         """Nothing is held between batches."""
@@ -180,7 +186,7 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
 
         return _Store(self.state, Shelf(Path(SparkFiles.getRootDirectory()) / self.folder / str(cell)))
 
-    def _noted(self, outcome: Outcome) -> pd.DataFrame:
+    def _noted(self, store: _Store, outcome: Outcome) -> pd.DataFrame:
         """The cell's note, after its timer is set to when the next of its state dies."""
         wanted = None if outcome.expires is None else -(-outcome.expires // 1000)
         registered = list(self.handle.listTimers())
@@ -189,7 +195,8 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
                 self.handle.deleteTimer(timer)
         if wanted is not None and wanted not in registered:
             self.handle.registerTimer(wanted)
-        return _said(None, json.dumps(outcome.statistics))
+        worker = {"name": f"{gethostname()}/{os.getpid()}", "private": _private(), "disk": store.shelf.size(), "restored": store.restored}
+        return _said(None, json.dumps(outcome.statistics | {"worker": worker}))
 
 
 def _handed_out(batch: Generator[pl.DataFrame, None, Outcome]) -> Generator[pd.DataFrame, None, Outcome]:
@@ -222,6 +229,22 @@ def _said(rows: bytes | None, note: str | None) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame({"rows": pd.Series([rows], dtype=object), "note": pd.Series([note], dtype=object)})
+
+
+def _private() -> int:
+    """Bytes of memory that this process has for itself; where the system does not say, all that it had at most.
+
+    What is mapped from files, its libraries and the pieces of state, is the system's to take back at any time.
+    """
+    try:
+        _, resident, shared, *_ = (int(pages) for pages in Path("/proc/self/statm").read_text().split())
+        return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        import resource
+        import sys
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _watermark(timer_values: TimerValues) -> int:

@@ -55,7 +55,6 @@ from tests.spark_adapter.cells import SECOND, Memory, drained
 
 __all__ = ["main"]
 
-BATCHES_PER_WINDOW = 5.0  # of the workloads below, about
 SECONDS, BATCH = 40, 2
 
 
@@ -67,7 +66,7 @@ def calibrated() -> Costs:
         found = observed(run, _lines(run))
         steps += found[0]
         states += found[1]
-    calibration = calibration_of(steps, states, BATCHES_PER_WINDOW)
+    calibration = calibration_of(steps, states)
     shown = ", ".join(f"{name} {value:.1e}" for name, value in calibration.costs.model_dump().items())
     print(f"calibrated: {shown} (errors of the fits {calibration.steps.error:.0%} and {calibration.states.error:.0%})", flush=True)
     return calibration.costs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from typing import Any
 
 from models.plan import Plan, Proof
@@ -13,7 +14,7 @@ from solvers.caches.attributes import Attributes
 from solvers.caches.candidates import CacheCandidate, Pipelines, prefix_candidates, program_of
 from solvers.caches.global_caches import global_candidates
 from solvers.graph import bits
-from solvers.plan_builder import build_plan
+from solvers.plan_builder import Outcome, build_plan
 from solvers.planner import problem_of
 from solvers.search import Found, Problem, make_join, point_of
 from solvers.tree import Join, Tree
@@ -105,5 +106,5 @@ def plan_with_caches(request: PlanRequest, kind: str, generator: random.Random, 
     found = Found(point, (point,), Proof.NONE, None, "plans of this shape")
     owners = [(len(priced.joins) - 1, candidate) for candidate in candidates]
     attributes = Attributes.of(request.query, problem.model.graph)
-    cached = in_plans._plan(problem, found, attributes, priced, program, choice, owners) if choice else None
-    return build_plan(request, problem, found, cached)
+    cached = in_plans._plan(problem.model, attributes, priced, program, choice, owners) if choice else None
+    return build_plan(request, problem, Outcome(found, replace(found, best=cached.point) if cached else found, cached))

@@ -1,0 +1,111 @@
+"""What is proven of a plan once caches may be used as well (contract §3: `proof` covers everything that the request allows).
+
+A search proves things of join trees without caches. A cache saves probes, so a plan with caches may need less CPU than any tree without,
+and may fit where no tree does. Three things hold for every plan, with caches or without:
+
+* it keeps every window, and makes every result: a hit in a cache makes its results too (`least_cpu`). That is a bound of the CPU;
+* a cache only adds to the memory of its tree, so the least memory of all plans is that of a tree;
+* caches answer runs of two probes or more by equal keys, so they exist only where a connected part has three streams and an equality.
+
+Where these decide, what is proven of the tree holds for the plan. Elsewhere the plan is `bounded` by them, and a sentence says what is
+proven of the tree alone; the plan's `tree_proof` and `tree_bound` say it to machines.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from models.plan import Proof
+from models.request import CacheMode, Objective, PlanRequest, Query
+from solvers import words
+from solvers.caches.attributes import Attributes
+from solvers.caches.floor import least_cpu_of_all
+from solvers.cost import CostModel
+from solvers.deadline import Deadline
+from solvers.lower_bound import largest_factor, memory_lower_bound
+from solvers.search import Found, Problem
+from solvers.tolerances import ROUNDED, SUMMED
+
+__all__ = ["can_exist", "least_cpu", "with_caches_allowed"]
+
+LEAST_INPUTS = 3  # of a join with a cache: a cached run has two probes or more
+
+
+def can_exist(model: CostModel, mode: CacheMode) -> bool:
+    """Whether some plan of this graph could have a cache."""
+    graph = model.graph
+    if mode is CacheMode.OFF:
+        return False
+    wide = [part for part in graph.components if part.bit_count() >= LEAST_INPUTS]
+    return any(edge.equality and edge.mask & part for part in wide for edge in graph.edges)
+
+
+def least_cpu(model: CostModel) -> float:
+    """What every plan must do: keep the windows and make the results."""
+    keeping = min(model.costs.append, model.costs.insert + model.costs.delete)
+    return math.fsum([model.costs.join * model.rate(model.graph.all), *(keeping * rate for rate in model.graph.rates)]) / SUMMED
+
+
+def _bound(problem: Problem, least: float) -> float:
+    """What no plan with caches is better than, by the objective; `least` is what every plan needs of CPU."""
+    model, caps = problem.model, problem.caps
+    if problem.objective is Objective.MIN_CPU:
+        return least
+    if problem.objective is Objective.MIN_MEMORY:
+        return memory_lower_bound(model)
+    return largest_factor(model, caps, least_cpu)
+
+
+def _least(problem: Problem, query: Query, tree: Found, best: Found, deadline: Deadline) -> float:
+    """A lower bound of the CPU of all plans, worked out as far as it matters: under the objective, and where the cap on CPU decides."""
+    least, caps = least_cpu(problem.model), problem.caps
+    fits = caps.admit(best.best)
+    enough = tree.best.cpu if fits else caps.cpu
+    if least * ROUNDED >= enough or math.isinf(enough) or (fits and problem.objective is not Objective.MIN_CPU):
+        return least
+    found = least_cpu_of_all(problem.model, Attributes.of(query, problem.model.graph), enough * ROUNDED, deadline)
+    return least if found is None else max(least, found)
+
+
+def with_caches_allowed(problem: Problem, request: PlanRequest, tree: Found, best: Found, value: float, deadline: Deadline) -> Found:
+    """`best`, the plan that was chosen with or without caches, with what is proven of it; `tree` is what the search found and proved.
+
+    `value` is what `best` has by the objective, its caches counted.
+    """
+    model, caps = problem.model, problem.caps
+    if not can_exist(model, request.options.caches):
+        return best
+    least = _least(problem, request.query, tree, best, deadline)
+    bound = _bound(problem, least)
+    fits = caps.admit(best.best)
+    if not fits:
+        # Caches only add memory: where that alone is short, or every plan is over a cap, no cache helps.
+        hopeless = memory_lower_bound(model) > caps.memory_bytes or least > caps.cpu
+        proven = hopeless or (tree.proof is Proof.OPTIMAL and math.isinf(caps.cpu))
+    else:
+        from_above = problem.objective is Objective.MAX_HEADROOM
+        at_bound = math.isinf(value) or bound <= value * ROUNDED if from_above else value <= bound * ROUNDED
+        # Without a cap on CPU a cache gains nothing but CPU, which these objectives do not look at.
+        no_use = problem.objective is not Objective.MIN_CPU and math.isinf(caps.cpu)
+        proven = at_bound or (tree.proof is Proof.OPTIMAL and no_use)
+        if proven and tree.proof is Proof.OPTIMAL and best.best is tree.best:
+            return best
+    proof = Proof.OPTIMAL if proven else Proof.BOUNDED
+    if not math.isfinite(bound):
+        return replace(best, proof=Proof.OPTIMAL if proven else Proof.NONE, bound=None, notes=(*best.notes, *_said(problem, tree, proven)))
+    return replace(best, proof=proof, bound=bound, space=f"{tree.space} with caches", notes=(*best.notes, *_said(problem, tree, proven)))
+
+
+def _said(problem: Problem, tree: Found, proven: bool) -> tuple[str, ...]:
+    """What is proven of the tree alone, where that is more than what is proven of the plan."""
+    if tree.proof is not Proof.OPTIMAL or proven:
+        return ()
+    if not problem.caps.admit(tree.best):
+        return (f"Proven: without caches, none of {tree.space} fits the caps.",)
+    least = {
+        Objective.MIN_CPU: f"needs less than {words.cpu(tree.best.cpu)} CPU",
+        Objective.MIN_MEMORY: f"needs less than {words.bytes_(tree.best.memory_bytes)}",
+        Objective.MAX_HEADROOM: "leaves more headroom",
+    }
+    return (f"Proven: without caches, none of {tree.space} within the caps {least[problem.objective]}.",)
