@@ -11,8 +11,8 @@ what a row must have: its event time, its keys and the column that the result ta
     durable   the folder of the checkpoint's state, where Spark keeps the changes of its last hundred batches
 
 each as a ratio to the plan's `memory_bytes`, and the rows of all states to the plan's. A state must hold more rows than its window:
-the watermark trails by its delay and a batch. A subresult of two streams has that excess twice. The first window fills the states and is not judged. Judged is that rows stay within a fifth of the plan's and that
-the last third of the run has no more bytes on disk than the first.
+the watermark trails by its delay and a batch. A subresult of two streams has that excess twice. The first window fills the states and
+is not judged. Judged is that rows stay within a fifth of the plan's and that the last third of the run has no more bytes on disk than the first.
 """
 
 from __future__ import annotations
