@@ -21,6 +21,7 @@ from models.bindings import Bindings
 from models.plan import Plan
 from spark_adapter.errors import AdapterError, BindingError
 from spark_adapter.expressions import said
+from spark_adapter.metrics import write_metrics
 
 __all__ = ["Pipeline", "Progress", "applied", "changeable"]
 
@@ -200,16 +201,19 @@ class Pipeline:
         self._batches += 1
         figures = self._measure(notes)
         self._late += sum(stream["late"] for stream in figures["streams"])
-        self._log({"batch": report["batchId"], "timestamp": report["timestamp"], "fingerprint": self.plan.fingerprint, **figures})
+        line = {"batch": report["batchId"], "timestamp": report["timestamp"], "fingerprint": self.plan.fingerprint, **figures}
+        self._log(line, report["batchDuration"] / 1000)
 
-    def _log(self, line: Mapping[str, Any]) -> None:
-        """One line per batch beside the checkpoint, where that lies on this machine's own disks; elsewhere `progress` has the figures."""
+    def _log(self, line: Mapping[str, Any], seconds: float) -> None:
+        """A line per batch and metrics beside the checkpoint, where that lies on this machine's own disks; elsewhere `progress` has the figures."""
         place = urlparse(self.bindings.checkpoint)
         if place.scheme not in ("", "file"):
             return
         assert self._summarise is not None
+        summary = self._summarise()
         with (Path(place.path) / STATISTICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({**line, "measured": self._summarise().get("measured")}) + "\n")
+            file.write(json.dumps({**line, "measured": summary.get("measured")}) + "\n")
+        write_metrics(Path(place.path), summary, seconds, self.plan.cost.memory_bytes)
 
 
 def changeable(bindings: Bindings, spark: SparkSession) -> dict[str, str]:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -139,7 +140,8 @@ class _Watch:
         while (report := self.listener.next()) is not None:
             now = _measured(self.pipeline)
             before = self.before or Measured(0, 0, 0)
-            self.reporter.add(tick_of(report, before, now) if now is not None else tick_of(report))
+            tick = tick_of(report, before, now) if now is not None else tick_of(report)
+            self.reporter.add(replace(tick, planned_rows=round(self.pipeline.plan.cost.memory_tuples)))
             self.before = now
 
 
@@ -158,6 +160,7 @@ def _measured(pipeline: Pipeline) -> Measured | None:
         progress.shed_probes,
         workers["disk_bytes"],
         workers["memory_bytes"],
+        *(progress.statistics["store"][name] for name in ("written_bytes", "read_bytes", "merges")),
     )
 
 

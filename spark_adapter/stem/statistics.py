@@ -61,8 +61,11 @@ class _Figures:
     cpu: dict[str, float] = field(default_factory=dict)
     results: int = 0
     restored: int = 0
+    traffic: dict[str, int] = field(default_factory=dict)
 
     def add(self, note: Mapping[str, Any]) -> None:
+        for what, number in note["traffic"].items():
+            self.traffic[what] = self.traffic.get(what, 0) + number
         for name, seen in note.get("streams", {}).items():
             self.streams.setdefault(name, _Stream()).add(seen)
         for operator, name, i, rows_in, rows_out, pairs, measured, cpu, shed in note.get("steps", ()):
@@ -99,6 +102,18 @@ class _Workers:
         }
 
 
+def _store(traffic: Mapping[str, int]) -> dict[str, int]:
+    """What went into the state store and came out of it."""
+    moved = {what: traffic.get(what, 0) for what in ("added", "merged", "notes", "fetched", "merges")}
+    return {
+        "written_bytes": moved["added"] + moved["merged"] + moved["notes"],
+        "added_bytes": moved["added"],
+        "merged_bytes": moved["merged"],
+        "read_bytes": moved["fetched"],
+        "merges": moved["merges"],
+    }
+
+
 class Measured:
     """The figures of one run, so far."""
 
@@ -109,6 +124,7 @@ class Measured:
         """(cell, state) → rows and bytes when last heard of: a cell that is idle still holds them."""
         self._caches: dict[tuple[int, str], tuple[int, float]] = {}
         self._workers = _Workers()
+        self._pieces: dict[int, int] = {}
 
     def add(self, notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Take in the notes of one batch; returns that batch's figures."""
@@ -120,6 +136,7 @@ class Measured:
                 self._states[note["cell"], name] = size
             for key, seen in note.get("caches", {}).items():
                 self._caches[note["cell"], key] = (seen["rows"], seen["bytes"])
+            self._pieces[note["cell"]] = note["pieces"]
             if "worker" in note:
                 self._workers.cells[note["cell"]] = note["worker"]
         return self._said(batch)
@@ -195,6 +212,8 @@ class Measured:
             "results": figures.results,
             "shed": {"rows": sum(seen.shed for seen in figures.streams.values()), "probes": sum(seen.shed for seen in figures.steps.values())},
             "workers": self._workers.said(figures.restored),
+            "pieces": sum(self._pieces.values()),
+            "store": _store(figures.traffic),
             "cpu_seconds": dict(sorted(figures.cpu.items())),
         }
 

@@ -51,6 +51,12 @@ def test_a_line_says_what_workers_hold_and_what_was_shed() -> None:
     assert told.endswith("| 2.5 s | shed 1,200 rows, 34 probes")
 
 
+def test_a_line_says_what_went_to_the_store_and_what_the_plan_foresaw() -> None:
+    now = Measured(8741, 0, 60, written_bytes=3 * 1024**2, read_bytes=2048, merges=2)
+    told = line(replace(tick_of(REPORT, Measured(0, 0, 0, written_bytes=1024**2), now), planned_rows=1200))
+    assert "| state 60 of 1,200 planned rows, store 6.4 MiB | wrote 2.0 MiB, read 2.0 KiB, 2 merges |" in told
+
+
 def test_a_summary_has_totals_and_peaks() -> None:
     ticks = [Tick(0, 100, 10, 1, 70, 2048, None, 1.0), Tick(1, 300, 20, 0, 50, 4096, 2.0, 1.0)]
     assert summary(ticks, 4.0, 1024.0) == [

@@ -166,6 +166,10 @@ def test_another_plan_goes_on_with_a_checkpoint_and_another_query_is_refused(spa
         compiled(other)
     with pytest.raises(CheckpointError, match="made by engine stem, not native"):
         compiled(CHAIN, "native")
+    manifest = tmp_path / "checkpoint" / "watersmeet.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": "watersmeet.checkpoint/4"}))
+    with pytest.raises(CheckpointError, match=r"another version of watersmeet: its format is watersmeet.checkpoint/4, .* a new folder"):
+        compiled(CHAIN)
 
 
 def test_a_checkpoint_is_refused_where_its_rows_would_mean_something_else(spark: SparkSession, tmp_path: Path) -> None:
