@@ -12,9 +12,12 @@ anew from the streams' states where the plan before did not keep them.
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 from pyspark.sql import types as T  # noqa: N812 - everyone's name for it
@@ -33,6 +36,7 @@ __all__ = ["OBSERVED", "cells_layout", "grid_from", "parallelism", "settings", "
 OBSERVED = "watersmeet"
 """The name under which the notes are in Spark's progress."""
 
+EXECUTORS_SECONDS = 30.0  # to wait for executors to register
 PACKET_ROWS = 1_000_000
 NARROW = 50  # columns of at most sixteen bytes: 800 MB of PACKET_ROWS, and a packet holds two gigabytes
 FIXED = (T.NumericType, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
@@ -166,6 +170,25 @@ def _has_map(kind: T.DataType) -> bool:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks the cluster runs at once, as a power of two: those divide best over the dimensions of a grid."""
-    tasks = int(spark.sparkContext.defaultParallelism)
+    """How many tasks the cluster runs at once, as a power of two: those divide best over the dimensions of a grid.
+
+    The grid is fixed with the first batch, so this waits, for a while, for the executors that the settings ask for: they register after the
+    session has opened.
+    """
+    context = spark.sparkContext
+    deadline = time.monotonic() + EXECUTORS_SECONDS
+    while _executors(context) < _asked_for(context) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    tasks = int(context.defaultParallelism)
     return 1 << (max(1, tasks).bit_length() - 1)
+
+
+def _executors(context: SparkContext) -> int:
+    """Those that have registered; the driver is in Spark's list too."""
+    return int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1
+
+
+def _asked_for(context: SparkContext) -> int:
+    """How many executors the settings ask for; 0 where they do not say."""
+    cluster = re.match(r"local-cluster\[\s*(\d+)", context.master)
+    return int(cluster.group(1) if cluster else context.getConf().get("spark.executor.instances", "0") or "0")
