@@ -109,7 +109,7 @@ def stem(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid:
         ]
     )
     arrow = to_arrow_schema(schema, timezone="UTC")
-    rows = noted.where(F.col("rows").isNotNull()).select("rows").mapInArrow(Unpacker(arrow), schema)
+    rows = noted.where(F.col("note").isNull()).select("rows", "file").mapInArrow(Unpacker(arrow), schema)
     structs = [
         F.struct(*(F.col(quoted(column)).alias(field.name) for column, field in zip(stream.payload, fields[stream.name], strict=True))).alias(
             stream.name

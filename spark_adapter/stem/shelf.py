@@ -70,6 +70,12 @@ class Shelf:
         """Write a file. Raises OSError where the disk is full."""
         self._write(name, data)
 
+    def aside(self, data: bytes) -> Path:
+        """A file for whoever takes it and removes it. What a task that failed leaves is removed with the cell's next batch."""
+        name = uuid4().hex
+        self._write(name, data)
+        return self.folder / name
+
     def frame(self, name: str, fetch: Callable[[], bytes]) -> pl.DataFrame:
         """The rows of a piece, mapped; `fetch` gets them where there is no copy here."""
         found = self.known(name)

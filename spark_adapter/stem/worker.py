@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["OUTPUT", "PACKETS", "CellProcessor", "Packer", "Unpacker"]
 
 PACKETS = "cell INT, stream STRING, rows BINARY"
-OUTPUT = "rows BINARY, note STRING"
+OUTPUT = "rows BINARY, file STRING, note STRING"
 RESULT_ROWS = 100_000  # rows of one packet of results: some ten megabytes
 BEFORE_ALL = -(1 << 62)  # the watermark while there is none
 
@@ -98,7 +98,11 @@ class Packer:
 
 @dataclass(frozen=True, slots=True)
 class Unpacker:
-    """Packets of results into rows of this schema."""
+    """Packets of results into rows of this schema.
+
+    It runs in the same task as the cell whose packets it gets, and so on the same machine: large packets lie in files there. Spark gathers
+    all packets of a task before it hands on the first, so results that came as values would all be in memory at once.
+    """
 
     schema: pa.Schema
 
@@ -107,8 +111,14 @@ class Unpacker:
         from spark_adapter.stem.frames import decode
 
         for batch in batches:
-            for packet in batch.column(0):
-                yield from decode(packet.as_buffer().to_pybytes()).to_arrow().cast(self.schema).combine_chunks().to_batches()
+            for packet, file in zip(batch.column(0), batch.column(1), strict=True):
+                if file.is_valid:
+                    path = Path(file.as_py())
+                    data = path.read_bytes()
+                    path.unlink(missing_ok=True)
+                else:
+                    data = packet.as_buffer().to_pybytes()
+                yield from decode(data).to_arrow().cast(self.schema).combine_chunks().to_batches()
 
 
 class _Store:
@@ -161,7 +171,8 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         del packets
         cell = self.cells[int(key[0])]
         store = self._store(cell)
-        outcome = yield from _handed_out(work_off(self.program, self.grid, cell, store, arrivals, _watermark(timerValues)))
+        batch = work_off(self.program, self.grid, cell, store, arrivals, _watermark(timerValues))
+        outcome = yield from _handed_out(batch, store.shelf)
         yield self._noted(store, outcome)
 
     def handleExpiredTimer(  # noqa: N802 - Spark's name
@@ -196,11 +207,11 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         if wanted is not None and wanted not in registered:
             self.handle.registerTimer(wanted)
         worker = {"name": f"{gethostname()}/{os.getpid()}", "private": _private(), "disk": store.shelf.size(), "restored": store.restored}
-        return _said(None, json.dumps(outcome.statistics | {"worker": worker}))
+        return _said(note=json.dumps(outcome.statistics | {"worker": worker}))
 
 
-def _handed_out(batch: Generator[pl.DataFrame, None, Outcome]) -> Generator[pd.DataFrame, None, Outcome]:
-    """Results as packets: a slice of a large frame at a time, small frames together."""
+def _handed_out(batch: Generator[pl.DataFrame, None, Outcome], shelf: Shelf) -> Generator[pd.DataFrame, None, Outcome]:
+    """Results as packets: a slice of a large frame at a time in a file, the small rest as it is."""
     from spark_adapter.stem.frames import encode, stacked
 
     waiting: list[pl.DataFrame] = []
@@ -217,18 +228,18 @@ def _handed_out(batch: Generator[pl.DataFrame, None, Outcome]) -> Generator[pd.D
             together = stacked(waiting)
             assert together is not None
             for part in together.iter_slices(RESULT_ROWS):
-                yield _said(encode(part), None)
+                yield _said(file=str(shelf.aside(encode(part))))
             waiting, held = [], 0
     rest = stacked(waiting)
     if rest is not None:
-        yield _said(encode(rest), None)
+        yield _said(rows=encode(rest))
     return outcome
 
 
-def _said(rows: bytes | None, note: str | None) -> pd.DataFrame:
+def _said(rows: bytes | None = None, file: str | None = None, note: str | None = None) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.DataFrame({"rows": pd.Series([rows], dtype=object), "note": pd.Series([note], dtype=object)})
+    return pd.DataFrame({name: pd.Series([value], dtype=object) for name, value in (("rows", rows), ("file", file), ("note", note))})
 
 
 def _private() -> int:

@@ -9,7 +9,8 @@ the workers together, bytes that the store was given and that were fetched from 
 is mapped from files is not private), and the bytes of state on disk. Ratios are to the first window, of the same run.
 
 `--operator` leaves Spark away: one of two cells alone, in this process, with its store in memory. `--native-minutes` also runs Spark's own joins in
-the plan's order, window by window, for as long as they have filled within so many minutes.
+the plan's order, window by window, for as long as they have filled within so many minutes. `--hot 5000000 50000000` instead measures
+one batch in which a fifth of the rows of two streams have one key.
 """
 
 from __future__ import annotations
@@ -186,6 +187,29 @@ def _watched(pipeline: Pipeline, unmeasured: int, expected: int, minutes: float)
     return figures
 
 
+def hot(spark: Any, results: int) -> None:
+    """A key that a fifth of the rows of two streams have: one batch of about so many results, to nowhere."""
+    count = round(5 * results**0.5)
+    streams = {name: Flow(count, 60, {"x": 10 * count}) for name in ("a", "b")}
+    plan = planned(request_of(streams, ["a.x = b.x"]))
+    rng = np.random.default_rng(1)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for stream, flow in streams.items():
+            (folder / stream).mkdir()
+            found = arriving(flow, 0, 1, rng)
+            found["x"][rng.random(count) < 0.2] = 7
+            frame = pl.DataFrame(found | {"id": np.arange(count)}).with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC")))
+            frame.write_parquet(folder / stream / "0.parquet")
+        pipeline = spark_adapter.compile(plan, _bindings(folder, streams), spark, "stem").start()
+        began, private = time.monotonic(), 0.0
+        while not pipeline.await_termination(0.1):
+            private = max(private, largest_worker())
+        made = pipeline.progress.results or 0
+    seconds = time.monotonic() - began
+    print(f"hot key: {2 * count:,} rows, {made:,} results in {seconds:.1f} s, private {private / 1e6:,.0f} MB", flush=True)
+
+
 def largest_worker() -> float:
     """Private bytes of the largest of Spark's Python workers: what no file stands behind."""
     most = 0.0
@@ -242,7 +266,16 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--fill", type=float, default=250, help="seconds of event time in a batch that fills the windows")
     parser.add_argument("--native-minutes", type=float, default=0, help="for which Spark's own joins may fill a window")
     parser.add_argument("--operator", action="store_true", help="the operator alone, without Spark")
+    parser.add_argument("--hot", type=int, nargs="+", default=[], help="instead: one batch of a hot key with so many results, for each number")
     given = parser.parse_args(list(arguments))
+    if given.hot:
+        from spark_adapter.session import open_session
+
+        spark = open_session({})
+        for results in given.hot:
+            hot(spark, results)
+        spark.stop()
+        return
     engines = ["stem", "native"] if given.native_minutes else ["stem"]
     spark = None
     if not given.operator:
