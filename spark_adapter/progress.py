@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TextIO
 
-__all__ = ["RESULTS", "Measured", "Reporter", "Tick", "line", "size", "store_bytes", "summary", "tick_of"]
+__all__ = ["RESULTS", "Measured", "Reporter", "Tick", "held_by", "line", "size", "store_bytes", "summary", "tick_of"]
 
 FILES = "rocksdbSstFileSize"
 SUMMED = ("results", "late", "shed_rows", "shed_probes", "written_bytes", "read_bytes", "merges")  # figures of a whole run; others are as of now
+STALLED = 60.0  # seconds of event time by which the other streams are ahead, from which on a stream is named as the one that holds the watermark
 RESULTS = "results"  # name under which a pipeline observes its result rows: file sinks do not count them
 
 
@@ -28,6 +29,7 @@ class Measured:
     written_bytes: int = 0
     read_bytes: int = 0
     merges: int = 0
+    held_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class Tick:
     read_bytes: int = 0
     """What it fetched from the store because a worker had no copy."""
     merges: int = 0
+    held_by: str = ""
+    """The stream that holds the watermark back, and for how long; empty where none does so for long."""
     planned_rows: int = 0
     """What the plan foresaw for the states."""
 
@@ -94,7 +98,21 @@ def tick_of(report: Mapping[str, Any], before: Measured | None = None, now: Meas
         written_bytes=own.written_bytes,
         read_bytes=own.read_bytes,
         merges=own.merges,
+        held_by=own.held_by,
     )
+
+
+def held_by(holder: Mapping[str, Any] | None) -> str:
+    """Which stream holds the watermark back, in words; empty where none does so for long.
+
+    >>> held_by({"stream": "persons", "seconds": 240.0}), held_by({"stream": "bids", "seconds": 3.0})
+    ('persons, 4 min', '')
+    """
+    if holder is None:
+        return ""
+    if holder["seconds"] is None:
+        return f"{holder['stream']}, no row yet"
+    return f"{holder['stream']}, {holder['seconds'] / 60:,.0f} min" if holder["seconds"] >= STALLED else ""
 
 
 def store_bytes(report: Mapping[str, Any]) -> int:
@@ -114,6 +132,8 @@ def line(tick: Tick) -> str:
     """One batch for a person to read."""
     seconds = max(tick.seconds, 0.001)
     behind = "" if tick.lag is None else f" | watermark {tick.lag:,.1f} s behind"
+    if tick.held_by:
+        behind = f"{behind}, held by {tick.held_by}" if behind else f" | watermark held by {tick.held_by}"
     late = f" | {tick.late:,} late" if tick.late else ""
     shed = f" | shed {tick.shed_rows:,} rows, {tick.shed_probes:,} probes" if tick.shed_rows or tick.shed_probes else ""
     planned = f" of {tick.planned_rows:,} planned" if tick.planned_rows else ""

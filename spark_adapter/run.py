@@ -31,7 +31,7 @@ from spark_adapter import compile
 from spark_adapter.checkpoint import Folder
 from spark_adapter.expressions import said
 from spark_adapter.pipeline import Pipeline
-from spark_adapter.progress import Measured, Reporter, size, tick_of
+from spark_adapter.progress import Measured, Reporter, held_by, size, tick_of
 from spark_adapter.session import open_session
 from spark_adapter.shedding import check_shed, shed_by
 from spark_adapter.stats import PLAN_FILE
@@ -152,6 +152,7 @@ def _measured(pipeline: Pipeline) -> Measured | None:
         return None
     held = [*progress.statistics["states"], *progress.statistics["caches"]]
     workers = progress.statistics["workers"]
+    store = progress.statistics["store"]
     return Measured(
         progress.results or 0,
         progress.late,
@@ -160,7 +161,10 @@ def _measured(pipeline: Pipeline) -> Measured | None:
         progress.shed_probes,
         workers["disk_bytes"],
         workers["memory_bytes"],
-        *(progress.statistics["store"][name] for name in ("written_bytes", "read_bytes", "merges")),
+        store["written_bytes"],
+        store["read_bytes"],
+        store["merges"],
+        held_by(progress.statistics["watermark_held_by"]),
     )
 
 

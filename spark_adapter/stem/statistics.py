@@ -213,9 +213,24 @@ class Measured:
             "shed": {"rows": sum(seen.shed for seen in figures.streams.values()), "probes": sum(seen.shed for seen in figures.steps.values())},
             "workers": self._workers.said(figures.restored),
             "pieces": sum(self._pieces.values()),
+            "watermark_held_by": self._holder(),
             "store": _store(figures.traffic),
             "cpu_seconds": dict(sorted(figures.cpu.items())),
         }
+
+    def _holder(self) -> dict[str, Any] | None:
+        """The stream that the watermark waits for, and by how many seconds of event time the furthest stream is ahead of it.
+
+        Without seconds where it has had no row in this run: then there is no watermark but that of the run before.
+        """
+        reached: dict[str, int] = {}
+        for stream in self.program.streams:
+            seen = self.total.streams.get(stream.name)
+            if seen is None or seen.last is None:
+                return {"stream": stream.name, "seconds": None} if any(other.rows for other in self.total.streams.values()) else None
+            reached[stream.name] = seen.last - 1000 * (stream.delay or 0)
+        last = min(reached, key=lambda name: (reached[name], name))
+        return {"stream": last, "seconds": (max(reached.values()) - reached[last]) / 1e6}
 
     def _name(self, key: str) -> str:
         return next(module.name for module in self.program.modules if module.key == key)
