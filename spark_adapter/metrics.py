@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, write_to_textfile
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-__all__ = ["METRICS", "write_metrics"]
+__all__ = ["METRICS", "metrics_text"]
 
 METRICS = "metrics.prom"  # beside the checkpoint's statistics
 
@@ -47,8 +46,7 @@ def _by_name(kind: type[Family], label: str, entries: list[Mapping[str, Any]], w
         yield family
 
 
-def write_metrics(folder: Path, summary: Mapping[str, Any], batch_seconds: float, planned_bytes: float) -> None:
-    """All of it or nothing: a reader sees the figures before or after a batch."""
+def metrics_text(summary: Mapping[str, Any], batch_seconds: float, planned_bytes: float) -> str:
     registry = CollectorRegistry()
     registry.register(_Figures(summary, batch_seconds, planned_bytes))
-    write_to_textfile(str(folder / METRICS), registry)
+    return generate_latest(registry).decode()
