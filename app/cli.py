@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 DONE, NO, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+ANSWER_SECONDS = 30.0  # past the request's time limit: a server has its queue, ten seconds by default, and a way to go
 
 M = TypeVar("M", bound="BaseModel")
 
@@ -102,23 +103,29 @@ def read_plan(name: str) -> Plan:
     return validate(Plan, value, name)
 
 
-def ask(url: str, path: str, body: BaseModel, answer: type[M], hear: Callable[[Incumbent], None] | None = None) -> M:
-    """The answer of a server instead of our own; `hear` is told how it goes on the way."""
+def ask(url: str, path: str, body: BaseModel, answer: type[M], seconds: float, hear: Callable[[Incumbent], None] | None = None) -> M:
+    """The answer of a server instead of our own; `hear` is told how it goes on the way. It may be silent for so many seconds."""
+    import http.client
+    import os
     import urllib.error
     import urllib.request
 
     if not url.startswith(("http://", "https://")):
         raise RefusedError(f"--url must start with http:// or https://, got {url!r}")
     headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if hear else "application/json"}
+    if key := os.environ.get("WATERSMEET_API_KEY", "").strip():
+        headers["X-API-Key"] = key
     request = urllib.request.Request(url.rstrip("/") + path, data=body.model_dump_json().encode(), headers=headers, method="POST")
     try:
-        with urllib.request.urlopen(request) as response:
+        with urllib.request.urlopen(request, timeout=seconds) as response:
             streamed = response.headers.get_content_type() == "text/event-stream" and hear
             return answer.model_validate_json(_last_event(url, response, hear) if streamed and hear else response.read())
     except urllib.error.HTTPError as failure:
         raise _refused_there(url, failure.code, failure.read()) from None
-    except urllib.error.URLError as failure:
-        raise RefusedError(f"{url}: {failure.reason}") from None
+    except (OSError, http.client.HTTPException) as failure:  # URLError and TimeoutError are OSErrors
+        reason = getattr(failure, "reason", failure)
+        said = f"no answer within {seconds:g} seconds" if isinstance(reason, TimeoutError) else str(reason) or type(reason).__name__
+        raise RefusedError(f"{url}: {said}") from None
 
 
 def _last_event(url: str, lines: Iterable[bytes], hear: Callable[[Incumbent], None]) -> bytes:
@@ -156,7 +163,7 @@ def solved(arguments: argparse.Namespace, request: PlanRequest, path: str, answe
     limit = request.options.time_limit
     if arguments.url:
         with shown(limit, arguments.quiet) as hear:
-            return ask(arguments.url, path, request, answer, hear)
+            return ask(arguments.url, path, request, answer, limit + ANSWER_SECONDS, hear)
     from solvers.progress import Waiting
 
     load_kernels(request)
@@ -296,22 +303,26 @@ def check_command(arguments: argparse.Namespace) -> int:
     return {CheckStatus.CLEAN: DONE, CheckStatus.FINDINGS: NO, CheckStatus.BROKEN: BAD_INPUT}[answer.status]
 
 
-def need_spark() -> None:
-    """Install Spark where it is missing: planning does without it, so it is not installed with the rest."""
+def need_spark(install: bool) -> None:
+    """Planning does without Spark, so it is not installed with the rest: where it is missing, say how, and do it where that was asked for."""
     import importlib.util
+    import shlex
     import subprocess
     from importlib.metadata import requires
 
     if all(importlib.util.find_spec(name) for name in ("pyspark", "pandas", "polars", "pyarrow")):
         return
     packages = [line.split(";")[0].strip() for line in requires("watersmeet") or [] if 'extra == "spark"' in line]
-    say(f"Spark is not installed; installing {', '.join(packages)} (a few minutes)")
-    if subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], stdout=sys.stderr, check=False).returncode:
-        raise RefusedError("Spark could not be installed; try: pip install 'watersmeet[spark]'")
+    command = [sys.executable, "-m", "pip", "install", *packages]
+    if not install:
+        raise RefusedError(f"Spark is not installed. Install it with: {shlex.join(command)} (or give --install, which does just that)")
+    say(f"installing Spark, which takes a few minutes: {shlex.join(command)}")
+    if subprocess.run(command, stdout=sys.stderr, check=False).returncode:
+        raise RefusedError("Spark could not be installed; what pip said is above")
 
 
 def _plan_and_bindings(arguments: argparse.Namespace) -> tuple[Plan, Bindings]:
-    need_spark()
+    need_spark(arguments.install)
     from spark_adapter.documents import read_bindings
     from spark_adapter.documents import read_plan as check_plan
 
@@ -322,7 +333,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     plan, bindings = _plan_and_bindings(arguments)
     from spark_adapter.run import run
 
-    return run(plan, bindings, arguments.engine, sys.stderr, arguments.master)
+    return run(plan, bindings, arguments.engine, sys.stderr, arguments.master, arguments.shed)
 
 
 def export_command(arguments: argparse.Namespace) -> int:
@@ -341,7 +352,7 @@ def stats_command(arguments: argparse.Namespace) -> int:
 
 
 def calibrate_command(arguments: argparse.Namespace) -> int:
-    need_spark()
+    need_spark(arguments.install)
     from spark_adapter.calibrate import calibrate
 
     costs = calibrate(sys.stderr, arguments.master)
@@ -385,7 +396,7 @@ def _command(
 
 def _request_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a request, or a plan to make again, as JSON or YAML; - is standard input")
-    parser.add_argument("--url", help="ask this server instead of planning here")
+    parser.add_argument("--url", help="ask this server instead of planning here; its key, if it asks for one, is WATERSMEET_API_KEY")
     parser.add_argument("--method", help="overrides the request's options.method")
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="overrides the request's options.time_limit")
     parser.add_argument("--strict", action="store_true", help="exit 1 when nothing fits the caps")
@@ -428,11 +439,14 @@ def build_parser() -> argparse.ArgumentParser:
         spark.add_argument("plan", metavar="PLAN", help="a plan, as JSON or YAML")
         spark.add_argument("bindings", metavar="BINDINGS", help="sources, columns and sink, as JSON or YAML")
     running.add_argument("--engine", choices=["stem", "native"], default="stem", help="state modules (default), or Spark's own joins")
+    running.add_argument("--shed", action="store_true", help="run a plan that sheds load or does not fit its caps; what is shed is counted")
     measuring = _command(commands, "stats", stats_command, "print a request with the rates and selectivities that a run measured")
     measuring.add_argument("dir", metavar="DIR", help="the run's checkpoint folder")
     calibrating = _command(commands, "calibrate", calibrate_command, "measure the cost constants on this machine's Spark")
     for spark in (running, calibrating):
         spark.add_argument("--master", help="Spark master (default: local[2])")
+    for spark in (running, exporting, calibrating):
+        spark.add_argument("--install", action="store_true", help="install Spark with pip where it is missing")
     serving = _command(commands, "serve", serve_command, "answer requests over HTTP")
     serving.add_argument("--host", default="127.0.0.1")
     serving.add_argument("--port", type=int, default=8080)

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from solvers.compiling import njit
 from solvers.cost import CostModel
 from solvers.graph import bits
 from solvers.probe_order import TIED
@@ -44,13 +44,13 @@ _GOLDEN = 0x1E3779B97F4A7C15  # odd, spreads neighbouring masks over the table; 
 
 
 def compiled(function: F) -> F:
-    """numba's njit with its cache, typed."""
-    return cast(F, numba.njit(cache=True, error_model="numpy")(function))
+    """Compiled, and cached on disk."""
+    return njit(function, error_model="numpy")
 
 
 def released(function: F) -> F:
     """The same for long loops: other threads run meanwhile, so that one of them can say stop."""
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    return njit(function, nogil=True, error_model="numpy")
 
 
 class Sets(NamedTuple):

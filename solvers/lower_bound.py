@@ -49,7 +49,7 @@ _NOTHING = -(1 << 45)  # the logarithm of an empty join: below that of any doubl
 _HALVINGS = 40  # of the interval in which the headroom's bound lies
 
 
-def log2_floor(values: Sequence[float]) -> NDArray[np.int64]:
+def log2_floor(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.int64]:
     """⌊log2 · 2^FRACTION⌋ of each value, or a little less, by squaring: whole numbers alone, so the same on every machine."""
     mantissa, exponent = np.frexp(np.asarray(values, np.float64))
     number = (mantissa * 2.0**32).astype(np.uint64)  # in [2^31, 2^32): the value is number/2^31 · 2^(exponent − 1)
@@ -140,7 +140,8 @@ def smallest_joins(model: CostModel, component: int, deadline: Deadline | None =
     arcs = len(pairs) + n + sum(subset.bit_count() for subset, _ in observed)
     uncertain = [pair for pair, (_, exact) in quick.items() if not exact]
     best = {pair: bound for pair, (bound, _) in quick.items()}
-    if uncertain and len(uncertain) <= MAX_CUTS and arcs <= MAX_ARCS:
+    in_time = deadline is None or not deadline.expired()
+    if uncertain and in_time and len(uncertain) <= MAX_CUTS and arcs <= MAX_ARCS:
         cuts = _Cuts(price, pairs, [([place[i] for i in bits(subset)], gain) for subset, gain in observed])
         for pair in uncertain:
             if deadline is not None and deadline.expired():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from models.allocation import AllocatedPath, AllocationAnswer, AllocationMethod, AllocationPath, AllocationRequest, ExecutionModel
+from models.plan import Proof
 from solvers.allocation.grepp import grepp, grepp_in_whole_units
 from solvers.allocation.heuristics import HEURISTICS
 from solvers.allocation.jaqpot import jaqpot
@@ -15,7 +16,7 @@ from solvers.allocation.productivity import Path, Step, path_of_steps
 from solvers.cover.exact import continuous_cover
 from solvers.cover.greedy import CoverPath
 from solvers.cover.solve import coverable, short_states
-from solvers.deadline import NOBODY, Progress
+from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.errors import RangeError
 from solvers.gap import claim
 
@@ -48,8 +49,10 @@ def solve_allocation(request: AllocationRequest, progress: Progress = NOBODY) ->
         units = knapsack_dp(int(request.capacity), paths)
         return _answer(request, paths, units, _throughput(paths, units))
     if whole and request.method is AllocationMethod.EXACT:
+        deadline = Deadline.after(request.time_limit, progress)
         found = knapsack_exact(request.capacity, paths, request.time_limit, progress)
-        return _answer(request, paths, found.units, found.bound)
+        answer = _answer(request, paths, found.units, found.bound)
+        return answer if answer.proof is Proof.OPTIMAL else answer.model_copy(update={"termination": deadline.termination()})
     if whole:
         return _answer(request, paths, grepp_in_whole_units(request.capacity, paths))
     required = {state.name: state.required for state in request.states}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from models.caches import CacheAllocation, CacheMethod, CacheSelection, CacheSelectionRequest
+from models.plan import Termination
 from solvers.caches.exact import exact
 from solvers.caches.exhaustive import exhaustive
 from solvers.caches.greedy import greedy
@@ -69,6 +70,7 @@ def solve_caches(request: CacheSelectionRequest, progress: Progress = NOBODY) ->
         held = program.memory(choice)
     claimed = claim(cost, relaxed.bound if found.bound is None and relaxed is not None else found.bound)
     lp_bound = relaxed.bound if relaxed is not None and relaxed.outcome is Outcome.OPTIMAL else None
+    searched = request.method in (CacheMethod.EXACT, CacheMethod.EXHAUSTIVE) and not found.optimal
     return CacheSelection(
         chosen=[ids[i] for i in choice],
         total_cost=cost,
@@ -76,6 +78,7 @@ def solve_caches(request: CacheSelectionRequest, progress: Progress = NOBODY) ->
         memory={ids[i]: held[i] for i in choice},
         memory_bytes=math.fsum(held.values()),
         proof=claimed.proof,
+        termination=deadline.termination() if searched else Termination.COMPLETE,
         bound=claimed.bound,
         gap=claimed.gap,
         lp_bound=lp_bound,

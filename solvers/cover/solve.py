@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from models.allocation import ExecutionModel
 from models.cover import CoverAnswer, CoverMethod, CoverRequest
+from models.plan import Proof, Termination
 from solvers.cover.exact import continuous_cover, cost_of, discrete_cover
 from solvers.cover.greedy import CoverPath, greedy_cover
-from solvers.deadline import NOBODY, Progress
+from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.gap import claim
 
 __all__ = ["coverable", "short_states", "solve_cover"]
@@ -34,14 +35,13 @@ def short_states(required: Mapping[str, float], paths: Sequence[CoverPath], unit
 
 def solve_cover(request: CoverRequest, progress: Progress = NOBODY) -> CoverAnswer:
     """The least cover that the method finds, and what is proven of it."""
+    deadline = Deadline.after(request.time_limit, progress)
     whole = request.model is ExecutionModel.DISCRETE
     required = {state.name: state.required for state in request.states}
     paths = [CoverPath(path.name, path.cost, path.covers, math.inf if path.max_units is None else path.max_units) for path in request.paths]
     possible = coverable(required, paths, whole)
-    if whole and request.method is CoverMethod.EXACT:
-        found = discrete_cover(possible, paths, request.time_limit, progress)
-    else:
-        found = continuous_cover(possible, paths)
+    searched = whole and request.method is CoverMethod.EXACT
+    found = discrete_cover(possible, paths, request.time_limit, progress) if searched else continuous_cover(possible, paths)
     units, least = found.units, found.cost
     if request.method is CoverMethod.GREEDY:
         units = greedy_cover(possible, paths, whole)
@@ -58,6 +58,7 @@ def solve_cover(request: CoverRequest, progress: Progress = NOBODY) -> CoverAnsw
         uncovered=short,
         least_capacity=least if len(possible) == len(required) else None,
         proof=claimed.proof,
+        termination=deadline.termination() if searched and claimed.proof is not Proof.OPTIMAL else Termination.COMPLETE,
         bound=claimed.bound,
         gap=claimed.gap,
     )

@@ -25,7 +25,7 @@ def _solve(**changes: Any) -> Any:
     return solve_window_join(WindowJoinRequest.model_validate({**BASE, **changes}))
 
 
-def _side(rate: float, window: float, keys: float = 10) -> dict[str, float]:
+def _side(rate: float, window: float, keys: float = 10) -> dict[str, Any]:
     return {"rate": rate, "window": {"seconds": window}, "keys": keys}
 
 
