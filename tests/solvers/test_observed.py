@@ -21,9 +21,9 @@ def graphs(count: int) -> list[JoinGraph]:
     found = []
     for seed in range(count):
         rng = random.Random(seed)
-        found.append(
-            join_graph(random_graph(rng, rng.randint(3, 8), rng.choice(SHAPES), observed=rng.choice((0.2, 0.7, 1.0)), parts=rng.choice((1, 2))))
-        )
+        query = random_graph(rng, rng.randint(3, 8), rng.choice(SHAPES), observed=rng.choice((0.4, 0.7, 1.0)), parts=rng.choice((1, 2)))
+        if query.observed:
+            found.append(join_graph(query))
     return found
 
 
