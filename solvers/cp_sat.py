@@ -90,7 +90,7 @@ def _partitions(neighbours: tuple[int, ...], whole: int) -> Iterator[tuple[int, 
 
 
 def _program(ledger: Ledger, excess_limit: float, memory_limit: float, deadline: Deadline) -> _Program | None:
-    """All splits that a plan within the limits can use; None where they are too many or time runs out."""
+    """All splits that a plan within the limits can use; None where they are too many, too wide to order, or time runs out."""
     graph = ledger.model.graph
     program = _Program(least={1 << i: 0.0 for i in range(len(graph))})
     seen = 0
@@ -116,7 +116,10 @@ def _program(ledger: Ledger, excess_limit: float, memory_limit: float, deadline:
                 below = math.fsum(program.least[part] for part in parts) + kept
                 if below > excess_limit:
                     continue
-                excess = ledger.join(sorted_inputs(parts))[0] + kept
+                own, proven = ledger.exact_join(sorted_inputs(parts))
+                if not proven:
+                    return None
+                excess = own + kept
                 if not excess + below - kept <= excess_limit:
                     continue
                 program.splits.append(_Split(whole, sorted_inputs(parts), excess, held))

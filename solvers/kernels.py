@@ -26,9 +26,10 @@ from solvers.cost import CostModel
 from solvers.graph import bits
 from solvers.probe_order import TIED
 from solvers.search import make_join
+from solvers.table_sizes import HASTY_SETS, MAX_SETS
 from solvers.tree import Tree
 
-__all__ = ["MAX_BITS", "MAX_SETS", "SPARED", "Sets", "best_binary_tree", "best_mjoin_orders", "compiled", "connected_sets", "find", "released"]
+__all__ = ["MAX_BITS", "SPARED", "Sets", "best_binary_tree", "best_mjoin_orders", "compiled", "connected_sets", "find", "released"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -36,7 +37,6 @@ F = TypeVar("F", bound=Callable[..., object])
 
 MAX_BITS = 62  # a set is one signed machine word
 MOST_TABLED = 22  # streams of which every set, connected or not, has an entry: 16 MB, a tenth of a second
-MAX_SETS = 1 << 20  # all subsets of 20 streams: 100 MB of tables, a third of a second
 MAX_PAIRS = 50_000_000  # of halves of binary trees: about a second
 LARGEST = 1e290  # sizes above this count as this: no plan that makes them can be priced, and no infinity is subtracted
 SPARED = 1e-9  # of a bound or a limit: sums round
@@ -131,6 +131,8 @@ def list_connected(neighbours: Ints, limit: int) -> tuple[Ints, NDArray[np.int8]
         stack[0, 1] = neighbours[start]
         stack[0, 2] = (1 << (start + 1)) - 1
         top = 1
+        if total == limit:
+            return np.empty(0, np.int64), np.empty(0, np.int8)
         if total == found.size:
             found = np.concatenate((found, np.empty_like(found)))
             added = np.concatenate((added, np.empty_like(added)))
@@ -489,7 +491,7 @@ def best_mjoin_orders(model: CostModel, component: int) -> tuple[tuple[int, ...]
 
     Exact; of equal orders the one that visits lower positions first. None where the component is too large for a table.
     """
-    sets = connected_sets(model, component)
+    sets = connected_sets(model, component, HASTY_SETS)
     if sets is None:
         return None
     costs = model.costs
@@ -633,9 +635,9 @@ def binary_splits(sets: Sets, join: float, index: float, append: float, probe: f
     return split
 
 
-def best_binary_tree(model: CostModel, component: int, max_pairs: int = MAX_PAIRS, by_memory: bool = False) -> Tree | None:
+def best_binary_tree(model: CostModel, component: int, max_pairs: int = MAX_PAIRS, by_memory: bool = False, max_sets: int = MAX_SETS) -> Tree | None:
     """The binary join tree of a connected component with the least CPU, or memory. Exact; None where it takes more than `max_pairs` pairs."""
-    sets = connected_sets(model, component)
+    sets = connected_sets(model, component, max_sets)
     if sets is None:
         return None
     costs = model.costs

@@ -25,6 +25,7 @@ from solvers.choice import objective_value
 from solvers.components import join_components
 from solvers.cost import CostModel
 from solvers.cover.solve import solve_cover
+from solvers.deadline import Deadline
 from solvers.greedy_tree import greedy_tree
 from solvers.jtree import answer_of, plan_request
 from solvers.plan_builder import Outcome, build_plan
@@ -40,6 +41,7 @@ __all__ = ["allocation_so_far", "caches_so_far", "check_so_far", "cover_so_far",
 
 MOST_PROBES = 16_000  # of a plan that is written: a quarter of a second; one join of 200 streams has 40 000
 BOUND_SECONDS = 0.1  # for the linear program that bounds a choice of caches
+AT_ONCE = Deadline(0.0)  # has passed: nothing is worked out
 CUT_OFF = {"termination": Termination.TIME_LIMIT}
 
 
@@ -47,7 +49,7 @@ def plan_so_far(request: PlanRequest, best: Best | None = None) -> Plan:
     """The best plan so far."""
     problem = problem_of(request)
     tree = _found(problem, best)
-    found = with_caches_allowed(problem, request.options.caches, tree, tree, objective_value(problem, tree.best))
+    found = with_caches_allowed(problem, request, tree, tree, objective_value(problem, tree.best), AT_ONCE)
     return build_plan(request, problem, Outcome(tree, found, termination=Termination.TIME_LIMIT, brief=True))
 
 
