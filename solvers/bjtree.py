@@ -25,10 +25,9 @@ from solvers.components import join_components, sum_of_staircases
 from solvers.cost import CostModel
 from solvers.deadline import Deadline
 from solvers.graph import bits
-from solvers.probe_order import best_orders
 from solvers.search import ALL_TREES, Caps, Found, Point, Problem, make_join, point_of
 from solvers.table_sizes import HASTY_SETS, MAX_SETS
-from solvers.tree import Tree, joins, leaf_mask
+from solvers.tree import Tree
 
 __all__ = ["best_binary_tree", "bjtree", "connected_pairs"]
 
@@ -39,7 +38,6 @@ those of a clique of 18 streams."""
 MAX_PAIRS = 60_000  # whose staircases Python can still merge within the default time limit, mostly
 CAP_SLACK = 1.0 + 1e-9  # sums here round differently from a whole plan's price, which decides in the end
 SPACE = "binary join trees"
-LINEAR_ORDERS = 8  # starts that are tried where only linear orders can be
 
 
 def connected_sets(neighbours: tuple[int, ...], start: int, forbidden: int) -> Iterator[int]:
@@ -100,7 +98,12 @@ def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_me
             seconds = deadline.remaining()
             _, most, sets = next(entry for entry in AFFORDABLE if seconds >= entry[0])
             tree = kernels.best_binary_tree(model, component, most, by_memory, sets)
-            return (tree, True) if tree is not None else (_over_linear_orders(model, component, deadline, by_memory), False)
+            if tree is not None:
+                return tree, True
+            from solvers.linear_orders import best_over_linear_orders
+            from solvers.region import Ledger
+
+            return best_over_linear_orders(Ledger(model), component, deadline, by_memory), False
     best: dict[int, tuple[float, int, int]] = {1 << i: (0.0, 0, 0) for i in bits(component)}
     for union in sorted(pairs, key=lambda mask: (mask.bit_count(), mask)):
         # The component's own state is kept in all its trees or in none, so it does not matter here.
@@ -132,43 +135,6 @@ def _tree_of(best: dict[int, tuple[float, int, int]], component: int) -> Tree:
             trees[mask] = make_join((trees[left], trees[right]), ((1,), (0,)))
             waiting.pop()
     return trees[component]
-
-
-def _over_linear_orders(model: CostModel, component: int, deadline: Deadline, by_memory: bool) -> Tree:
-    """The best tree over the linear orders that the cheapest mjoin pipelines visit the streams in."""
-    from solvers.linearised import linearised
-
-    streams = list(bits(component))
-    masks = [1 << i for i in streams]
-    orders, _ = best_orders(model, masks)
-    priced = model.price_join(masks, orders)
-    per_tuple = [math.fsum(probe.cpu for probe in pipeline.probes) / model.rate(masks[k]) for k, pipeline in enumerate(priced.pipelines)]
-    starts = sorted(range(len(streams)), key=lambda k: (per_tuple[k], k))[:LINEAR_ORDERS]
-    best: tuple[float, Tree] | None = None
-    for start in starts:
-        if best is not None and deadline.expired():
-            break
-        order = [streams[start], *(streams[k] for k in orders[start])]
-        tree = linearised(model, order, float(not by_memory), float(by_memory)) or _left_deep(order)
-        cost = _own_cost(model, tree, by_memory)
-        if best is None or cost < best[0]:
-            best = (cost, tree)
-    assert best is not None
-    return best[1]
-
-
-def _own_cost(model: CostModel, tree: Tree, by_memory: bool) -> float:
-    """CPU of a component's joins, or the bytes of its states."""
-    sizes: dict[int, float] = {}
-    cpu = math.fsum(model.price_join([leaf_mask(child) for child in node.inputs], node.orders, sizes).cpu for node in joins(tree))
-    return math.fsum(sizes[node.mask] * model.tuple_bytes(node.mask) for node in joins(tree)) if by_memory else cpu
-
-
-def _left_deep(order: list[int]) -> Tree:
-    tree: Tree = order[0]
-    for stream in order[1:]:
-        tree = make_join((tree, stream), ((1,), (0,)))
-    return tree
 
 
 def _staircase_of_binary_trees(model: CostModel, component: int, caps: Caps, deadline: Deadline) -> tuple[Point, ...] | None:

@@ -286,7 +286,7 @@ class Solver:
         self.fits = all(part is not None for mask, part in zip(self.masks, self.parts, strict=True) if mask & (mask - 1))
         pays = [part.base for part in self.parts if part is not None]
         pays_bytes = [model.leaves_bytes()]
-        if len(self.masks) > 1:
+        if len(self.masks) > 1 and self.fits:
             root = join_components(model, [mjoin_tree(model, mask)[0] for mask in self.masks])
             assert isinstance(root, Join)
             pays.append(model.price_join([leaf_mask(tree) for tree in root.inputs], root.orders).cpu)
@@ -318,7 +318,7 @@ class Solver:
             limits = limits._replace(cap_e=math.inf, cap_m=math.inf)
         priced = self._alone if len(self.masks) > 1 else self._whole
         parts: list[list[Point]] = []
-        complete = self.fits
+        complete = True
         for mask, part in zip(self.masks, self.parts, strict=True):
             if part is None:
                 parts.append([priced(mjoin_tree(self.model, mask)[0])])
@@ -349,6 +349,9 @@ class Solver:
 def frontier_search(problem: Problem, deadline: Deadline) -> Found:
     """Every trade-off within the caps that is worth having; none, with `lacking`, where nothing fits."""
     solver = Solver(problem.model, _affordable(deadline))
+    if not solver.fits:
+        found = _beyond(problem, deadline)  # what it proves is about its best plan alone
+        return replace(found, proof=Proof.NONE if found.bound is None else Proof.BOUNDED)
     solver.tell_bound(problem, deadline)
     points, complete = solver.points(problem.caps, FRONTIER, deadline)
     within = tuple(point for point in points if problem.caps.admit(point))
@@ -367,6 +370,8 @@ def frontier_search(problem: Problem, deadline: Deadline) -> Found:
 def exact(problem: Problem, deadline: Deadline) -> Found:
     """The best plan of all join trees within the caps, or the proof that there is none and what it would take."""
     solver = Solver(problem.model, _affordable(deadline))
+    if not solver.fits:
+        return _beyond(problem, deadline)
     solver.tell_bound(problem, deadline)
     if problem.objective is Objective.MAX_HEADROOM and (math.isfinite(problem.caps.cpu) or math.isfinite(problem.caps.memory_bytes)):
         most = _most_headroom(problem, solver, deadline)
@@ -383,6 +388,14 @@ def exact(problem: Problem, deadline: Deadline) -> Found:
     best = choose(problem, within)
     value = objective_value(problem, best)
     return Found(best, points, Proof.OPTIMAL, value if math.isfinite(value) else None, ALL_TREES)
+
+
+def _beyond(problem: Problem, deadline: Deadline) -> Found:
+    """What there is for a graph with too many connected sets for a table: the plan and the bound of anytime search."""
+    from solvers.anytime import anytime
+
+    found = anytime(problem, deadline)
+    return replace(found, notes=("There are too many connected sets for exact search: improved a good plan region by region.", *found.notes))
 
 
 def _relaxed(problem: Problem, deadline: Deadline) -> float | None:
