@@ -1,8 +1,8 @@
 """Answers that need no worker: what was solved before, and what is being solved for somebody else.
 
 A request's key is its canonical form (keys sorted, no spaces, numbers spelt alike) with its path and our version. Plans are
-deterministic, so the bytes kept under a key are those that solving again would give; an answer whose search may have been cut
-off by its time limit is not kept, because a quieter moment may give a better one. What is kept has a bound in bytes; the least
+deterministic, so the bytes kept under a key are those that solving again would give; an answer whose search was cut off, of
+which the worker tells, is not kept, because a quieter moment may give a better one. What is kept has a bound in bytes; the least
 recently used goes first. Requests with one key that are in flight at a time share one solve, which goes on while anybody waits; of
 those, whoever wants to hear how it goes does, if the one that began it did.
 """
@@ -14,9 +14,7 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
 
 from app.body import BodyError, decode_json
 from app.endpoints import Endpoint
@@ -34,12 +32,8 @@ EXACT_DIGITS = 15  # integers of more may differ where the doubles do not
 VERSION = version("watersmeet").encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """What a request is, and the time limit that its search has."""
-
-    digest: bytes
-    time_limit: float
+Key = bytes
+"""What a request is: a digest."""
 
 
 def _number(digits: str) -> float | str:
@@ -51,23 +45,11 @@ def key_of(endpoint: Endpoint, body: bytes) -> Key | None:
     if len(body) > LARGEST_KEYED:
         return None
     try:
-        value = decode_json(body)
+        decode_json(body)
         canonical = json.dumps(json.loads(body, parse_int=_number), sort_keys=True, separators=(",", ":"))
     except (BodyError, ValueError, RecursionError):
         return None
-    digest = hashlib.sha256(b"\n".join((VERSION, endpoint.path.encode(), canonical.encode()))).digest()
-    limit = _time_limit(endpoint, value)
-    return Key(digest, limit) if limit is not None else None
-
-
-def _time_limit(endpoint: Endpoint, value: Any) -> float | None:
-    """The request's time limit, or the default of its model; None where what is given is no number."""
-    fields = endpoint.request.model_fields
-    holder, default = value, fields["time_limit"].default if "time_limit" in fields else float("inf")
-    if "options" in fields:
-        holder, default = value.get("options", {}) if isinstance(value, dict) else {}, fields["options"].default.time_limit
-    given = holder.get("time_limit", default) if isinstance(holder, dict) else default
-    return float(given) if isinstance(given, (int, float)) else None
+    return hashlib.sha256(b"\n".join((VERSION, endpoint.path.encode(), canonical.encode()))).digest()
 
 
 class _Flight:
@@ -95,8 +77,8 @@ class Answers:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: OrderedDict[bytes, Answer] = OrderedDict()
-        self._flights: dict[bytes, _Flight] = {}
+        self._kept: OrderedDict[Key, Answer] = OrderedDict()
+        self._flights: dict[Key, _Flight] = {}
         self._spellings: OrderedDict[bytes, Key] = OrderedDict()
         self.bytes = 0
         """Bytes that are kept."""
@@ -113,20 +95,25 @@ class Answers:
 
     def kept(self, key: Key) -> Answer | None:
         """The answer, where it is known."""
-        answer = self._kept.get(key.digest)
+        answer = self._kept.get(key)
         if answer is not None:
-            self._kept.move_to_end(key.digest)
+            self._kept.move_to_end(key)
         return answer
+
+    @property
+    def sharing(self) -> int:
+        """Requests that wait for the solve of another one."""
+        return sum(flight.waiting - 1 for flight in self._flights.values())
 
     def in_flight(self, key: Key) -> bool:
         """Whether somebody is waiting for the same answer."""
-        return key.digest in self._flights
+        return key in self._flights
 
     async def solve(self, key: Key, work: Work, tell: Tell | None = None) -> Answer:
         """The answer of `work`, or of the same work that is being done already. Cancelled, it is stopped with the last who waits."""
-        flight = self._flights.get(key.digest)
+        flight = self._flights.get(key)
         if flight is None:
-            flight = self._flights[key.digest] = _Flight()
+            flight = self._flights[key] = _Flight()
             flight.task = asyncio.ensure_future(self._work(key, work, flight.tell if tell else None))
         assert flight.task is not None
         flight.waiting += 1
@@ -139,7 +126,7 @@ class Answers:
             if tell:
                 flight.listeners.remove(tell)
             if not flight.waiting and not flight.task.done():
-                self._flights.pop(key.digest, None)
+                self._flights.pop(key, None)
                 flight.task.cancel()
 
     async def _work(self, key: Key, work: Work, tell: Tell | None) -> Answer:
@@ -147,17 +134,17 @@ class Answers:
         try:
             answer = await work(tell)
         finally:
-            if (flight := self._flights.get(key.digest)) is not None and flight.task is mine:
-                del self._flights[key.digest]
-        if answer.status == 200 and answer.seconds < 0.9 * key.time_limit:
+            if (flight := self._flights.get(key)) is not None and flight.task is mine:
+                del self._flights[key]
+        if answer.status == 200 and answer.complete:
             self._keep(key, answer)
         return answer
 
     def _keep(self, key: Key, answer: Answer) -> None:
         size = len(answer.body) + OVERHEAD
-        if size > self._most or key.digest in self._kept:
+        if size > self._most or key in self._kept:
             return
-        self._kept[key.digest] = answer
+        self._kept[key] = answer
         self.bytes += size
         while self.bytes > self._most:
             _, oldest = self._kept.popitem(last=False)

@@ -74,7 +74,8 @@ def create_app(settings: Settings | None = None, pool: Pool | None = None) -> Fa
     """The service as an ASGI application; its workers start and end with its lifespan."""
     settings = settings or settings_from()
     pool = pool or Pool(settings)
-    metrics, answers, access = Metrics(pool), Answers(settings.cache_bytes), Access(settings.keys, settings.rate_limit)
+    answers, access = Answers(settings.cache_bytes), Access(settings.keys, settings.rate_limit)
+    metrics = Metrics(pool, answers)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -141,8 +142,7 @@ def _solve_route(
                     source, solving = "hit", _done(answer)
                 else:
                     if key is not None and answers.in_flight(key):
-                        source = "shared"
-                        places.close()  # it takes no worker, so it takes nobody's place
+                        source = "shared"  # it takes no worker, but it waits like the others, and keeps its place
                     solving = asyncio.ensure_future(work(key, request.state.request_id, body, newest))
                     if not await _over_or_told(request, solving, newest):
                         kept = places.pop_all()
@@ -156,12 +156,13 @@ def _solve_route(
         except ClientGoneError:
             return Response(status_code=CLIENT_GONE)
         if answer.status != 200:
-            return Response(answer.body, answer.status, media_type=PROBLEM_MEDIA_TYPE)
+            return Response(answer.body, answer.status, _timing(answer, source), PROBLEM_MEDIA_TYPE)
         if newest is not None:
             return stream(request, solving, newest, source)
         count(answer, source)
         vary = {"Vary": "Accept"} if endpoint.streams else {}
-        return Response(answer.body, headers={"ETag": f'"{answer.etag}"', "X-Cache": source, **vary}, media_type="application/json")
+        headers = {"ETag": f'"{answer.etag}"', "X-Cache": source, **_timing(answer, source), **vary}
+        return Response(answer.body, headers=headers, media_type="application/json")
 
     async def work(key: Key | None, request_id: str, body: bytes, newest: Newest | None) -> Answer:
         def ask(tell: Tell | None) -> Awaitable[Answer]:
@@ -185,6 +186,13 @@ def _solve_route(
             metrics.solved(endpoint.path, answer.seconds)
 
     return solve
+
+
+def _timing(answer: Answer, source: str) -> dict[str, str]:
+    """Where the time went, in milliseconds (W3C Server Timing); a kept answer took none."""
+    if source == "hit":
+        return {}
+    return {"Server-Timing": f"queue;dur={1e3 * answer.waited:.1f}, solve;dur={1e3 * answer.seconds:.1f}"}
 
 
 def _done(answer: Answer) -> asyncio.Future[Answer]:

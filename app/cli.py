@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 DONE, NO, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+ANSWER_SECONDS = 30.0  # past the request's time limit: a server has its queue, ten seconds by default, and a way to go
 
 M = TypeVar("M", bound="BaseModel")
 
@@ -102,23 +103,29 @@ def read_plan(name: str) -> Plan:
     return validate(Plan, value, name)
 
 
-def ask(url: str, path: str, body: BaseModel, answer: type[M], hear: Callable[[Incumbent], None] | None = None) -> M:
-    """The answer of a server instead of our own; `hear` is told how it goes on the way."""
+def ask(url: str, path: str, body: BaseModel, answer: type[M], seconds: float, hear: Callable[[Incumbent], None] | None = None) -> M:
+    """The answer of a server instead of our own; `hear` is told how it goes on the way. It may be silent for so many seconds."""
+    import http.client
+    import os
     import urllib.error
     import urllib.request
 
     if not url.startswith(("http://", "https://")):
         raise RefusedError(f"--url must start with http:// or https://, got {url!r}")
     headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if hear else "application/json"}
+    if key := os.environ.get("WATERSMEET_API_KEY", "").strip():
+        headers["X-API-Key"] = key
     request = urllib.request.Request(url.rstrip("/") + path, data=body.model_dump_json().encode(), headers=headers, method="POST")
     try:
-        with urllib.request.urlopen(request) as response:
+        with urllib.request.urlopen(request, timeout=seconds) as response:
             streamed = response.headers.get_content_type() == "text/event-stream" and hear
             return answer.model_validate_json(_last_event(url, response, hear) if streamed and hear else response.read())
     except urllib.error.HTTPError as failure:
         raise _refused_there(url, failure.code, failure.read()) from None
-    except urllib.error.URLError as failure:
-        raise RefusedError(f"{url}: {failure.reason}") from None
+    except (OSError, http.client.HTTPException) as failure:  # URLError and TimeoutError are OSErrors
+        reason = getattr(failure, "reason", failure)
+        said = f"no answer within {seconds:g} seconds" if isinstance(reason, TimeoutError) else str(reason) or type(reason).__name__
+        raise RefusedError(f"{url}: {said}") from None
 
 
 def _last_event(url: str, lines: Iterable[bytes], hear: Callable[[Incumbent], None]) -> bytes:
@@ -156,7 +163,7 @@ def solved(arguments: argparse.Namespace, request: PlanRequest, path: str, answe
     limit = request.options.time_limit
     if arguments.url:
         with shown(limit, arguments.quiet) as hear:
-            return ask(arguments.url, path, request, answer, hear)
+            return ask(arguments.url, path, request, answer, limit + ANSWER_SECONDS, hear)
     from solvers.progress import Waiting
 
     load_kernels(request)
@@ -389,7 +396,7 @@ def _command(
 
 def _request_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a request, or a plan to make again, as JSON or YAML; - is standard input")
-    parser.add_argument("--url", help="ask this server instead of planning here")
+    parser.add_argument("--url", help="ask this server instead of planning here; its key, if it asks for one, is WATERSMEET_API_KEY")
     parser.add_argument("--method", help="overrides the request's options.method")
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="overrides the request's options.time_limit")
     parser.add_argument("--strict", action="store_true", help="exit 1 when nothing fits the caps")

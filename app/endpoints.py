@@ -38,15 +38,34 @@ class Endpoint:
 
     streams: bool = False
     """Whether it tells how its search is going to who asks for text/event-stream."""
+    so_far: str = ""
+    """Makes an answer of a search that outlives its time limit, for those that have one: `so_far(request, best)`."""
 
     def load(self) -> Callable[..., Model]:
         """The function itself; imports its module. One that may take long has a second parameter, `progress`."""
-        module, name = self.function.split(":")
-        return cast(Callable[..., Model], getattr(import_module(module), name))
+        return _loaded(self.function)
+
+    def load_so_far(self) -> Callable[..., Model] | None:
+        """The function `so_far`; it takes little time whatever the request, and `best` may be None."""
+        return _loaded(self.so_far) if self.so_far else None
+
+
+def _loaded(name: str) -> Callable[..., Model]:
+    module, function = name.split(":")
+    return cast(Callable[..., Model], getattr(import_module(module), function))
 
 
 ENDPOINTS = (
-    Endpoint("/v1/plans", "plan", PlanRequest, Plan, "solvers.planner:plan", "Plan a join of streams", streams=True),
+    Endpoint(
+        "/v1/plans",
+        "plan",
+        PlanRequest,
+        Plan,
+        "solvers.planner:plan",
+        "Plan a join of streams",
+        streams=True,
+        so_far="solvers.so_far:plan_so_far",
+    ),
     Endpoint(
         "/v1/frontiers",
         "frontier",
@@ -55,11 +74,28 @@ ENDPOINTS = (
         "solvers.frontier:frontier",
         "Find every trade-off between CPU and memory",
         streams=True,
+        so_far="solvers.so_far:frontier_so_far",
     ),
     Endpoint("/v1/estimates", "estimate", EstimateRequest, Plan, "solvers.estimate:estimate", "Price a plan of your own"),
     Endpoint("/v1/diffs", "diff", DiffRequest, Diff, "solvers.diff:diff", "Compare two plans"),
-    Endpoint("/v1/checks", "check", CheckRequest, CheckReport, "solvers.check:check", "Plan anew and compare with approved plans"),
-    Endpoint("/v1/solvers/jtree", "jtree", JtreeRequest, JtreeAnswer, "solvers.jtree:solve_jtree", "Search for a join tree alone"),
+    Endpoint(
+        "/v1/checks",
+        "check",
+        CheckRequest,
+        CheckReport,
+        "solvers.check:check",
+        "Plan anew and compare with approved plans",
+        so_far="solvers.so_far:check_so_far",
+    ),
+    Endpoint(
+        "/v1/solvers/jtree",
+        "jtree",
+        JtreeRequest,
+        JtreeAnswer,
+        "solvers.jtree:solve_jtree",
+        "Search for a join tree alone",
+        so_far="solvers.so_far:jtree_so_far",
+    ),
     Endpoint(
         "/v1/solvers/allocation",
         "allocation",
@@ -67,11 +103,26 @@ ENDPOINTS = (
         AllocationAnswer,
         "solvers.allocation.solve:solve_allocation",
         "Share a short capacity out over input paths",
+        so_far="solvers.so_far:allocation_so_far",
     ),
     Endpoint(
-        "/v1/solvers/caches", "caches", CacheSelectionRequest, CacheSelection, "solvers.caches.solve:solve_caches", "Choose the caches of pipelines"
+        "/v1/solvers/caches",
+        "caches",
+        CacheSelectionRequest,
+        CacheSelection,
+        "solvers.caches.solve:solve_caches",
+        "Choose the caches of pipelines",
+        so_far="solvers.so_far:caches_so_far",
     ),
-    Endpoint("/v1/solvers/cover", "cover", CoverRequest, CoverAnswer, "solvers.cover.solve:solve_cover", "Refresh every state at the least cost"),
+    Endpoint(
+        "/v1/solvers/cover",
+        "cover",
+        CoverRequest,
+        CoverAnswer,
+        "solvers.cover.solve:solve_cover",
+        "Refresh every state at the least cost",
+        so_far="solvers.so_far:cover_so_far",
+    ),
     Endpoint(
         "/v1/solvers/window-join",
         "window_join",

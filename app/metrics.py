@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from app.answers import Answers
 from app.pool import Pool
 
 __all__ = ["METRICS_MEDIA_TYPE", "Metrics"]
@@ -18,15 +19,17 @@ METRICS_MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
-class _PoolCollector(Collector):
-    """What the pool knows anyway, read when it is asked for."""
+class _Collector(Collector):
+    """What the pool and the kept answers know anyway, read when it is asked for."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    def __init__(self, pool: Pool, answers: Answers) -> None:
+        self._pool, self._answers = pool, answers
 
     def collect(self) -> Iterator[Metric]:
         pool = self._pool
-        yield GaugeMetricFamily("watersmeet_queue_length", "Requests waiting for a worker.", pool.waiting)
+        waiting = pool.waiting + self._answers.sharing
+        yield GaugeMetricFamily("watersmeet_queue_length", "Requests waiting for a worker, or for the solve of another request.", waiting)
+        yield GaugeMetricFamily("watersmeet_kept_answers_bytes", "Bytes of answers kept for requests that come again.", self._answers.bytes)
         yield GaugeMetricFamily("watersmeet_busy_workers", "Workers that are solving.", pool.busy)
         yield GaugeMetricFamily("watersmeet_warm_workers", "Workers that are up and warm.", pool.warm)
         yield CounterMetricFamily("watersmeet_stopped_solves", "Solves that were told to stop because nobody waited.", pool.stopped)
@@ -36,7 +39,7 @@ class _PoolCollector(Collector):
 class Metrics:
     """One registry per service, so that two in one process do not mix."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, answers: Answers) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each, which nothing here reads
         self._registry = CollectorRegistry()
         self._requests = Counter("watersmeet_http_requests_total", "Requests answered.", ["route", "status"], registry=self._registry)
@@ -53,7 +56,7 @@ class Metrics:
         )
         self._streams = Counter("watersmeet_streams_total", "Streams of events, those that were left included.", ["route"], registry=self._registry)
         self._incumbents = Counter("watersmeet_incumbents_total", "Incumbents sent in streams.", ["route"], registry=self._registry)
-        self._registry.register(_PoolCollector(pool))
+        self._registry.register(_Collector(pool, answers))
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         self._requests.labels(route, str(status)).inc()

@@ -52,6 +52,10 @@ _KEPT = {
         "description": "`hit`: solved before. `shared`: solved with a request that was in flight. `miss`: solved for this request.",
         "schema": {"type": "string", "enum": ["hit", "shared", "miss"]},
     },
+    "Server-Timing": {
+        "description": "Milliseconds spent waiting for a worker (`queue`) and solving (`solve`); not there for a `hit`.",
+        "schema": {"type": "string"},
+    },
 }
 
 SOLVE_PROBLEMS: dict[int | str, dict[str, Any]] = {

@@ -2,8 +2,8 @@
 
 Each worker is a fresh interpreter (never a fork of this one) that talks over its standard input and output; asyncio
 watches those pipes itself, so a task costs two writes and two reads and no thread. A worker that overstays its time
-(its own timer ends it) or dies is replaced; the request that had it is answered. One that works for a client that has gone is told
-to stop, and replaced only if it does not.
+(its own timer ends it) or dies is replaced; the request that had it is answered: where it was its time, by another worker, which
+answers at once what it can without a search. One that works for a client that has gone is told to stop, and replaced only if it does not.
 Nobody waits without bound: places are counted before a body is read, and waiting for a worker has its own limit.
 """
 
@@ -15,10 +15,11 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,10 @@ class Answer:
     seconds: float
     """Time in the solver."""
     body: bytes
+    complete: bool = False
+    """Whether its search came to an end: solved again, it would give the same bytes."""
+    waited: float = 0.0
+    """Seconds it waited for a worker."""
 
     @cached_property
     def etag(self) -> str:
@@ -85,21 +90,22 @@ class _Worker:
             )
         )
 
-    def ask(self, endpoint: int, request_id: str, body: bytes, listens: bool) -> None:
+    def ask(self, endpoint: int, request_id: str, body: bytes, listens: bool, at_once: bool) -> None:
         name = request_id.encode()
-        self.tasks.write(TASK.pack(endpoint, listens, len(name), len(body)) + name + body)
+        self.tasks.write(TASK.pack(endpoint, listens, at_once, len(name), len(body)) + name + body)
 
     def stop(self) -> None:
         """Say that nobody waits for the answer."""
         self.tasks.write(STOP)
 
-    async def answer(self, tell: Tell | None) -> Answer:
+    async def reply(self, tell: Tell | None) -> tuple[Answer, bool]:
+        """An answer, and whether the worker is free; if it is not, it says so with another one."""
         await self.tasks.drain()
         while True:
-            status, seconds, length = ANSWER.unpack(await self.answers.readexactly(ANSWER.size))
+            status, complete, free, seconds, length = ANSWER.unpack(await self.answers.readexactly(ANSWER.size))
             content = await self.answers.readexactly(length)
             if status != PROGRESS:
-                return Answer(status, seconds, content)
+                return Answer(status, seconds, content, complete), free
             if tell is not None:
                 tell(content)
 
@@ -177,11 +183,24 @@ class Pool:
 
         Raises OverloadedError or WorkerLostError. Cancelled, it has the worker stop; that is a deadline like any other, with the same grace.
         """
+        began = time.monotonic()
         worker = await self._take()
-        worker.ask(endpoint, request_id, body, tell is not None)
-        task = self._spawn(self._answer(worker, request_id, tell))
+        waited = time.monotonic() - began
         try:
-            return await asyncio.shield(task)
+            answer = await self._ask(worker, endpoint, request_id, body, tell)
+        except WorkerLostError as lost:
+            if not lost.timed_out:
+                raise
+            # It was in native code that let nothing else run. What can be said at once takes another worker milliseconds.
+            answer = await self._ask(await self._take(), endpoint, request_id, body, None, at_once=True)
+        return replace(answer, waited=waited)
+
+    async def _ask(self, worker: _Worker, endpoint: int, request_id: str, body: bytes, tell: Tell | None, at_once: bool = False) -> Answer:
+        worker.ask(endpoint, request_id, body, tell is not None, at_once)
+        promise: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        task = self._spawn(self._converse(worker, request_id, tell, promise))
+        try:
+            return await promise
         except asyncio.CancelledError:
             if not task.done():
                 worker.stop()
@@ -189,19 +208,26 @@ class Pool:
                 asyncio.get_running_loop().call_later(self._settings.grace, task.cancel)
             raise
 
-    async def _answer(self, worker: _Worker, request_id: str, tell: Tell | None) -> Answer:
+    async def _converse(self, worker: _Worker, request_id: str, tell: Tell | None, promise: asyncio.Future[Answer]) -> None:
+        """Hear a worker out until it is free or has ended; its first answer keeps the promise."""
+        free = False
         try:
-            answer = await worker.answer(tell)
+            while not free:
+                answer, free = await worker.reply(tell)
+                if not promise.done():
+                    promise.set_result(answer)
         except (asyncio.IncompleteReadError, OSError):
             worker.kill()
             status = await worker.process.wait()
             log.warning("worker ended", extra={"request_id": request_id, "exit_status": status})
-            raise WorkerLostError(status == -signal.SIGALRM) from None
+            if not promise.done():
+                promise.set_exception(WorkerLostError(status == -signal.SIGALRM))
         except asyncio.CancelledError:
             worker.kill()
+            promise.cancel()
             raise
-        self._give_back(worker)
-        return answer
+        else:
+            self._give_back(worker)
 
     async def _take(self) -> _Worker:
         if self._idle:

@@ -43,20 +43,27 @@ class Protocol(HttpToolsProtocol):
                 return
             except httptools.HttpParserUpgrade as upgrade:
                 data = data[upgrade.args[0] :]
-                self._go_on_without_upgrade()
+                if not self._go_on_without_upgrade():
+                    self.send_400_response("The length of the body cannot be told from Content-Length and Transfer-Encoding.")
+                    return
             except httptools.HttpParserError:
                 self.send_400_response("What was received is not an HTTP/1.1 request.")
                 return
 
-    def _go_on_without_upgrade(self) -> None:
-        """A new parser, told what the head said of the body: the old one has stopped for good."""
+    def _go_on_without_upgrade(self) -> bool:
+        """A new parser, told what the head said of the body: the old one has stopped for good. False where that is no way to frame one."""
         self.parser = httptools.HttpRequestParser(self)
         framing = [(name, value) for name, value in self.headers if name in (b"content-length", b"transfer-encoding")]
         if framing:
             self._resuming = True
             self.cycle.more_body = True
-            self.parser.feed_data(b"POST / HTTP/1.1\r\n" + b"".join(b"%s: %s\r\n" % field for field in framing) + b"\r\n")
-            self._resuming = False
+            try:
+                self.parser.feed_data(b"POST / HTTP/1.1\r\n" + b"".join(b"%s: %s\r\n" % field for field in framing) + b"\r\n")
+            except httptools.HttpParserError:
+                return False
+            finally:
+                self._resuming = False
+        return True
 
     def on_message_begin(self) -> None:
         if not self._resuming:

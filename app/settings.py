@@ -37,7 +37,9 @@ class Settings:
     queue: int = _setting(32, "Requests that may wait for a worker; one more is answered 503.", 0, 100_000)
     queue_seconds: float = _setting(10.0, "Seconds a request may wait for a worker; then it is answered 503.", 0.0, 3600.0)
     time_limit: float = _setting(MAX_TIME_LIMIT, "Longest time_limit a solve gets, in seconds; a longer one is cut to this.", 0.001, MAX_TIME_LIMIT)
-    grace: float = _setting(5.0, "Seconds past its time_limit after which a solve is stopped and its worker replaced.", 0.1, 3600.0)
+    grace: float = _setting(
+        5.0, "Seconds that a solve past its time_limit, or told to stop, may take to end; then its worker is replaced.", 0.1, 3600.0
+    )
     body_bytes: int = _setting(4 * 1024 * 1024, "Largest request body, in bytes; a larger one is answered 413.", 1, 1 << 30, "4194304: 4 MiB")
     body_seconds: float = _setting(10.0, "Seconds a client may take to send its body; then it is answered 408.", 0.1, 3600.0)
     streams: int = _setting(MAX_STREAMS, "Most streams of a query; one of more is answered 422.", 1, MAX_STREAMS)

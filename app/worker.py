@@ -1,9 +1,10 @@
 """One worker process: reads a request's bytes, solves it, writes the answer's bytes; one at a time.
 
 It is started by `app.pool` as `python -m app.worker` and talks over its standard input and output (`app.frames`). It ends when
-its input does, so it never outlives the service. Each task has its deadline: a timer of the kernel that ends the process,
-whatever native code it is in; the pool then starts another. A task that nobody waits for any more is given up: a solve sees that
-whenever it looks at its own deadline, and the worker stays.
+its input does, so it never outlives the service. A solve that outlives its time limit is answered with what it has so far
+(`app.overtime`); one that does not come to an end even then has a timer of the kernel that ends the process, whatever native code it is in,
+and the pool starts another. A task that nobody waits for any more is given up: a solve sees that whenever it looks at its own deadline,
+and the worker stays.
 """
 
 from __future__ import annotations
@@ -16,51 +17,70 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
 from app.body import BodyError, read
 from app.endpoints import ENDPOINTS, Endpoint
-from app.frames import ABANDONED, ANSWER, PROGRESS, READY, STOP, TASK
+from app.frames import ABANDONED, PROGRESS, READY, STOP, TASK, frame
 from app.logs import set_up_logging
+from app.overtime import OVERTIME, Overtime
 from app.problems import problem
 from models.base import Model
+from models.plan import Termination
 from models.progress import Incumbent
 from models.request import MAX_STREAMS
 from solvers.deadline import NOBODY, AbandonedError, Progress
 from solvers.errors import WatersmeetError
 from solvers.progress import Waiting
 
-__all__ = ["Function", "main", "respond"]
+__all__ = ["Function", "Reply", "Solver", "main", "respond"]
 
 Function = Callable[..., Model]
+Start = Callable[[Model, float], object]
+"""Is told the request and the solve's time limit before it begins."""
 
 log = logging.getLogger("watersmeet.worker")
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a task is answered with."""
+
+    status: int
+    body: bytes
+    seconds: float = 0.0
+    """Time in the solver."""
+    complete: bool = False
+    """Whether the search came to its end: solved again, it would give the same bytes."""
+
+    def frame(self, free: bool = True) -> bytes:
+        return frame(self.status, self.body, self.seconds, self.complete, free)
+
+
 def respond(
-    endpoint: Endpoint,
-    function: Function,
-    body: bytes,
-    time_limit: float,
-    start: Callable[[float], object],
-    streams: int = MAX_STREAMS,
-    progress: Progress = NOBODY,
-) -> tuple[int, bytes, float]:
-    """Status, bytes and seconds of the solve. `start` is told the solve's time limit before it begins."""
+    endpoint: Endpoint, function: Function, body: bytes, time_limit: float, start: Start, streams: int = MAX_STREAMS, progress: Progress = NOBODY
+) -> Reply:
+    """The answer to the request that the body is, or what is wrong with it."""
     try:
         request, limit = _limited(read(endpoint.request, body), time_limit)
         _check_streams(request, streams)
-        start(limit)
+        start(request, limit)
         began = time.perf_counter()
         answer = function(request, progress) if _takes_progress(function) else function(request)
-        return 200, answer.model_dump_json().encode(), time.perf_counter() - began
+        return _reply(answer, began)
     except BodyError as bad:
         count = len(bad.errors)
-        return 422, problem(422, f"The request has {count} fault{'s' if count > 1 else ''}.", bad.errors), 0.0
+        return Reply(422, problem(422, f"The request has {count} fault{'s' if count > 1 else ''}.", bad.errors))
     except WatersmeetError as bad:
-        return 422, problem(422, bad.detail, [(bad.pointer, bad.detail)]), 0.0
+        return Reply(422, problem(422, bad.detail, [(bad.pointer, bad.detail)]))
     except AbandonedError:
-        return ABANDONED, b"", 0.0
+        return Reply(ABANDONED, b"")
+
+
+def _reply(answer: Model, began: float) -> Reply:
+    complete = getattr(answer, "termination", Termination.COMPLETE) is Termination.COMPLETE
+    return Reply(200, answer.model_dump_json().encode(), time.perf_counter() - began, complete)
 
 
 @cache
@@ -90,43 +110,62 @@ def _check_streams(request: Model, most: int) -> None:
         raise BodyError(errors)
 
 
-def load() -> list[Function]:
+@dataclass(frozen=True, slots=True)
+class Solver:
+    """What answers one endpoint: in its time, and at once."""
+
+    solve: Function
+    so_far: Function | None
+
+
+def load() -> list[Solver]:
     """The solvers, by endpoint, warm."""
     from solvers.warm import warm
 
-    functions = [endpoint.load() for endpoint in ENDPOINTS]
+    solvers = [Solver(endpoint.load(), endpoint.load_so_far()) for endpoint in ENDPOINTS]
     warm()
-    return functions
+    return solvers
 
 
-def main(load: Callable[[], list[Function]] = load) -> None:
+def main(load: Callable[[], list[Solver]] = load) -> None:
     """Serve tasks until the input ends. Arguments: the longest time limit and the grace past it, in seconds; the most streams."""
     time_limit, grace, streams = map(float, sys.argv[1:])
     set_up_logging()
     tasks, answers = _take_over_pipes()
-    functions = load()
+    solvers = load()
+    overtime = Overtime(answers.write)
+
+    def tell(incumbent: Incumbent) -> None:
+        overtime.send(frame(PROGRESS, incumbent.model_dump_json().encode(), incumbent.seconds))
+
+    def reply(index: int, listens: bool, at_once: bool, request_id: str, body: bytes) -> Reply:
+        solver, waiting = solvers[index], Waiting(tell if listens else None, tasks.stopped)
+
+        def start(request: Model, limit: float) -> None:
+            began = time.perf_counter()
+            signal.setitimer(signal.ITIMER_REAL, grace if at_once else limit + OVERTIME + grace)
+            if (so_far := solver.so_far) is not None and not at_once:
+                overtime.begin(limit, lambda: _reply(so_far(request, waiting.best), began).frame(free=False))
+
+        signal.setitimer(signal.ITIMER_REAL, grace)  # for decoding; default action: the process ends
+        try:
+            solve = solver.solve if not at_once or solver.so_far is None else solver.so_far
+            return respond(ENDPOINTS[index], solve, body, time_limit, start, int(streams), waiting)
+        except Exception:
+            log.exception("solve failed", extra={"request_id": request_id, "path": ENDPOINTS[index].path})
+            return Reply(500, problem(500, "The server failed on this request; its log says why."))
+
     answers.write(READY)
     while header := tasks.read(TASK.size):
         if header == STOP:
             continue
-        index, listens, id_length, length = TASK.unpack(header)
+        index, listens, at_once, id_length, length = TASK.unpack(header)
         request_id, body = tasks.read(id_length).decode(), tasks.read(length)
-        signal.setitimer(signal.ITIMER_REAL, grace)  # for decoding; default action: the process ends
         try:
-            status, answer, seconds = respond(
-                ENDPOINTS[index],
-                functions[index],
-                body,
-                time_limit,
-                lambda limit: signal.setitimer(signal.ITIMER_REAL, limit + grace),
-                int(streams),
-                Waiting(answers.tell if listens else None, tasks.stopped),
-            )
-        except Exception:
-            log.exception("solve failed", extra={"request_id": request_id, "path": ENDPOINTS[index].path})
-            status, answer, seconds = 500, problem(500, "The server failed on this request; its log says why."), 0.0
+            overtime.end(reply(index, listens, at_once, request_id, body).frame())
+        except AbandonedError:
+            overtime.end(frame(ABANDONED))
         signal.setitimer(signal.ITIMER_REAL, 0)
-        answers.write(ANSWER.pack(status, seconds, len(answer)) + answer)
 
 
 class _Tasks:
@@ -160,10 +199,6 @@ class _Answers:
     def write(self, data: bytes) -> None:
         while data:
             data = data[os.write(self._descriptor, data) :]
-
-    def tell(self, incumbent: Incumbent) -> None:
-        body = incumbent.model_dump_json().encode()
-        self.write(ANSWER.pack(PROGRESS, incumbent.seconds, len(body)) + body)
 
 
 def _take_over_pipes() -> tuple[_Tasks, _Answers]:

@@ -14,7 +14,7 @@ from models.faults import Fault, with_faults
 from models.faults import _get as get
 from models.faults import _is_real as is_real
 from models.faults import _items as items
-from models.plan import Proof
+from models.plan import Proof, Termination
 from models.request import MAX_TIME_LIMIT, is_none
 
 __all__ = [
@@ -163,9 +163,11 @@ class AllocationAnswer(Model):
     uncovered: Annotated[list[str], Field(examples=[["AB"]])]
     """States that get less than their refresh rate."""
     least_capacity: Annotated[Number | None, Field(examples=[12.5])]
-    """The least capacity that refreshes every state; null where no capacity does."""
+    """The least capacity known to refresh every state; null where no capacity does."""
     proof: Annotated[Proof, Field(examples=["optimal"])]
     """What is proven of the throughput."""
+    termination: Annotated[Termination, Field(examples=["complete"])] = Termination.COMPLETE
+    """Why the search ended, apart from what it proved."""
     bound: Annotated[Number | None, Field(examples=[9.375])]
     """A proven upper bound of the throughput; null with proof none."""
     gap: Annotated[Number | None, Field(examples=[0.0])]

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from models.base import Model, NonNegative, Number, Whole
 from models.faults import Fault, with_faults
-from models.plan import Proof
+from models.plan import Proof, Termination
 from models.request import MAX_TIME_LIMIT, is_none
 
 __all__ = [
@@ -127,12 +127,14 @@ class CacheSelection(Model):
     """Bytes of all chosen caches."""
     proof: Annotated[Proof, Field(examples=["optimal"])]
     """What is proven of `total_cost`."""
+    termination: Annotated[Termination, Field(examples=["complete"])] = Termination.COMPLETE
+    """Why the search ended, apart from what it proved."""
     bound: Annotated[Number | None, Field(examples=[0.013])]
     """A proven lower bound of the total cost; null with proof none."""
     gap: Annotated[Number | None, Field(examples=[0.0])]
     """(total_cost − bound) / total_cost; null with proof none."""
     lp_bound: Annotated[Number | None, Field(examples=[0.013])]
-    """The optimum of the linear relaxation, never above the true one; null where the method did not need it."""
+    """The optimum of the linear relaxation, never above the true one; null where the method did not need it or the solver failed."""
     ratio: Annotated[Number | None, Field(examples=[1.0])]
     """total_cost / lp_bound; null without an LP bound, or where that is 0."""
 

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from models.base import Model, Number, Whole
 from models.faults import check_plans, with_faults
-from models.plan import Diff, Plan
+from models.plan import Diff, Plan, Termination
 from models.request import MAX_TIME_LIMIT, PlanRequest
 
 __all__ = ["Aspect", "Bar", "CaseResult", "CheckCase", "CheckReport", "CheckRequest", "CheckStatus", "Tolerance", "Verdict", "VerdictCounts"]
@@ -147,5 +147,7 @@ class CheckReport(Model):
     """Clean, findings, or broken."""
     counts: VerdictCounts
     """Cases by verdict."""
+    termination: Annotated[Termination, Field(examples=["complete"])] = Termination.COMPLETE
+    """Why planning ended: `complete` where it did for every case."""
     cases: list[CaseResult]
     """Every case, the worst first."""

@@ -13,7 +13,7 @@ from models.base import Model, Number
 from models.faults import Fault, with_faults
 from models.faults import _get as get
 from models.faults import _items as items
-from models.plan import Proof
+from models.plan import Proof, Termination
 from models.request import MAX_TIME_LIMIT, is_none
 
 __all__ = ["CoverAnswer", "CoverMethod", "CoverPath", "CoverRequest"]
@@ -76,6 +76,8 @@ class CoverAnswer(Model):
     """The least capacity known to cover every state; null where none does."""
     proof: Annotated[Proof, Field(examples=["optimal"])]
     """What is proven of `least_capacity`, the cost of covering all that can be covered."""
+    termination: Annotated[Termination, Field(examples=["complete"])] = Termination.COMPLETE
+    """Why the search ended, apart from what it proved."""
     bound: Annotated[Number | None, Field(examples=[45.0])]
     """A proven lower bound of it; null with proof none."""
     gap: Annotated[Number | None, Field(examples=[0.0])]

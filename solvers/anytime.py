@@ -156,7 +156,7 @@ class _Search:
                 shape, better = changed, True
                 if self.deadline.progress.listens:
                     draft = draft_of(self.ledger, shape)
-                    self.deadline.progress.drafted(draft.cpu, draft.memory_bytes)
+                    self.deadline.progress.drafted(draft.cpu, draft.memory_bytes, shape)
         return shape, better
 
     def wide(self, shape: Shape, top: int, limit: int) -> Shape | None:
@@ -241,6 +241,9 @@ class _Search:
             while idle <= RANDOM_ROUNDS and not self.deadline.expired():
                 shape, better = self.round(shape, limit, generator if idle else None)
                 idle = 0 if better else idle + 1
+                if better:
+                    draft = draft_of(self.ledger, shape)
+                    self.deadline.progress.drafted(draft.cpu, draft.memory_bytes, shape)
         return shape
 
 
@@ -264,14 +267,14 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     progress.doing("making first plans")
     first = join_components(model, [greedy_tree(model, component) for component in graph.components])
     drafts = [draft_of(ledger, shape_of(first))]
-    progress.drafted(drafts[0].cpu, drafts[0].memory_bytes)
+    progress.drafted(drafts[0].cpu, drafts[0].memory_bytes, drafts[0].shape)
     per_probe = _seconds_per_probe(problem, first)
     searching = deadline.earlier(per_probe * _probes(drafts[0]))
     if not searching.expired():
         drafts += walk_two_layers(problem, ledger, searching)
     search = _Search(problem, ledger, searching)
     ranked = sorted(drafts, key=search.rank)
-    progress.drafted(ranked[0].cpu, ranked[0].memory_bytes)
+    progress.drafted(ranked[0].cpu, ranked[0].memory_bytes, ranked[0].shape)
     least_cpu = cpu_lower_bound(model, searching.share(0.5))
     if problem.objective is not Objective.MAX_HEADROOM:
         progress.proven(least_cpu if problem.objective is Objective.MIN_CPU else memory_lower_bound(model))

@@ -41,6 +41,7 @@ def auto(problem: Problem, deadline: Deadline) -> Found:
     first = exact(problem, deadline.share(EXACT_SHARE))
     if first.proof is Proof.OPTIMAL:
         return first
+    deadline.progress.found((first.best,))
     from solvers.anytime import anytime
 
     return _better(problem, first, anytime(problem, deadline))

@@ -3,10 +3,10 @@
 Problem: of all trees of binary joins without cross products, the one with the least CPU (or memory). Costs add up over
 joins and do not depend on how an input was joined, so the best tree of a set is made of best trees of its two parts.
 Method: dynamic programming over the pairs of connected sets that a predicate joins, in Python up to PYTHON_PAIRS of them, by a
-compiled kernel up to `kernels.MAX_PAIRS` (a second; PATIENT_PAIRS where the deadline allows it); beyond that, trees over linear orders.
+compiled kernel up to as many as are AFFORDABLE in the time; beyond that, trees over linear orders.
 Where that tree breaks a cap, the same recursion keeps for each set every pair of CPU and memory that no other beats.
 
-Guarantee: exact for one resource up to `kernels.MAX_PAIRS` pairs, and under caps up to MAX_PAIRS as long as the deadline allows;
+Guarantee: exact for one resource up to the affordable number of pairs, and under caps up to MAX_PAIRS as long as the deadline allows;
 otherwise bounded by the best tree without caps, or nothing is proven. Complexity: O(pairs), times the product of two staircases.
 Departs from paper 3: it is exact, and each of the two states of a join is indexed or not, whichever is cheaper.
 """
@@ -27,13 +27,15 @@ from solvers.deadline import Deadline
 from solvers.graph import bits
 from solvers.probe_order import best_orders
 from solvers.search import ALL_TREES, Caps, Found, Point, Problem, make_join, point_of
+from solvers.table_sizes import HASTY_SETS, MAX_SETS
 from solvers.tree import Tree, joins, leaf_mask
 
 __all__ = ["best_binary_tree", "bjtree", "connected_pairs"]
 
 PYTHON_PAIRS = 3_000  # as long as it takes to load the kernel
-PATIENT_PAIRS = 200_000_000  # every pair of a clique of 18 streams: some seconds
-PATIENT = 8.0  # seconds that make that many affordable
+AFFORDABLE = ((8.0, 200_000_000, MAX_SETS), (2.0, 50_000_000, HASTY_SETS), (0.5, 10_000_000, HASTY_SETS), (0.0, 2_000_000, HASTY_SETS // 8))
+"""(seconds left, pairs, connected sets) that the kernel may look at: a fifth of the time, on a machine half as fast as ours. 200 million pairs are
+those of a clique of 18 streams."""
 MAX_PAIRS = 60_000  # whose staircases Python can still merge within the default time limit, mostly
 CAP_SLACK = 1.0 + 1e-9  # sums here round differently from a whole plan's price, which decides in the end
 SPACE = "binary join trees"
@@ -95,8 +97,9 @@ def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_me
         if count >= PYTHON_PAIRS:
             from solvers import kernels  # numba takes a while to import, and small graphs do not need it
 
-            most = PATIENT_PAIRS if deadline.remaining() > PATIENT else kernels.MAX_PAIRS
-            tree = kernels.best_binary_tree(model, component, most, by_memory)
+            seconds = deadline.remaining()
+            _, most, sets = next(entry for entry in AFFORDABLE if seconds >= entry[0])
+            tree = kernels.best_binary_tree(model, component, most, by_memory, sets)
             return (tree, True) if tree is not None else (_over_linear_orders(model, component, deadline, by_memory), False)
     best: dict[int, tuple[float, int, int]] = {1 << i: (0.0, 0, 0) for i in bits(component)}
     for union in sorted(pairs, key=lambda mask: (mask.bit_count(), mask)):
@@ -191,6 +194,8 @@ def _staircase_of_binary_trees(model: CostModel, component: int, caps: Caps, dea
                 return None
             cost = _side(model, left, right) + _side(model, right, left) + output
             for cpu, memory, tree in staircases[left]:
+                if deadline.expired():
+                    return None
                 for other_cpu, other_memory, other in staircases[right]:
                     total, held = cpu + other_cpu + cost, memory + other_memory + kept
                     if total <= cpu_cap and held <= memory_cap:

@@ -37,7 +37,7 @@ from models.check import (
     VerdictCounts,
 )
 from models.faults import errors_of
-from models.plan import DiffRequest, EstimateRequest, Plan, Proof
+from models.plan import DiffRequest, EstimateRequest, Plan, Proof, Termination
 from solvers import words
 from solvers.caches.given import with_given_caches
 from solvers.deadline import NOBODY, Deadline, Progress
@@ -56,7 +56,10 @@ PROOFS = {Proof.NONE: 0, Proof.BOUNDED: 1, Proof.OPTIMAL: 2}
 def check(request: CheckRequest, progress: Progress = NOBODY) -> CheckReport:
     """Plan every case anew and compare it with what was approved."""
     deadline = Deadline.after(request.time_limit, progress)
-    return report([check_case(case, request.tolerance, deadline) for case in request.cases], request.fail_on)
+    results = [check_case(case, request.tolerance, deadline) for case in request.cases]
+    plans = [result.plan for result in results if result.plan is not None]
+    cut_off = (plan.termination for plan in plans if plan.termination is not Termination.COMPLETE)
+    return report(results, request.fail_on).model_copy(update={"termination": next(cut_off, deadline.termination())})
 
 
 def report(results: Iterable[CaseResult], bar: Bar) -> CheckReport:

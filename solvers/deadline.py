@@ -18,6 +18,7 @@ from models.plan import Termination
 if TYPE_CHECKING:
     from models.plan import Plan
     from solvers.search import Point, Problem
+    from solvers.shape import Shape
     from solvers.tree import Tree
 
 __all__ = ["NOBODY", "AbandonedError", "Deadline", "Progress"]
@@ -50,8 +51,8 @@ class Progress:
     def planned(self, trees: Sequence[Tree]) -> None:
         """Plans that are not priced yet, one at least."""
 
-    def drafted(self, cpu: float, memory_bytes: float) -> None:
-        """A plan whose figures are known and not yet its price."""
+    def drafted(self, cpu: float, memory_bytes: float, shape: Shape | None = None) -> None:
+        """A plan whose figures are known and not yet its price, and its joins, where it can be made of them."""
 
     def proven(self, bound: float | None) -> None:
         """A bound of the objective."""

@@ -30,7 +30,7 @@ from solvers.components import join_components, sum_of_staircases
 from solvers.cost import CostModel
 from solvers.deadline import Deadline, Progress
 from solvers.graph import bits
-from solvers.kernels import MAX_SETS, Floats, Ints, Sets, binary_splits, connected_sets, find, lowest, released
+from solvers.kernels import Floats, Ints, Sets, binary_splits, connected_sets, find, lowest, released
 from solvers.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.mjoin import mjoin_tree
 from solvers.search import ALL_TREES, Caps, Found, Lacking, Point, Problem, make_join, point_of, spread, staircase, structure_key
@@ -50,6 +50,7 @@ from solvers.staircase_kernel import (
     staircases,
     wide_mjoin_excess,
 )
+from solvers.table_sizes import HASTY_SETS, MAX_SETS
 from solvers.tree import Join, Tree, joins, leaf_mask
 
 __all__ = ["exact", "frontier_search"]
@@ -61,7 +62,6 @@ DEAR_FIRST = np.empty(0, np.int64)
 AT_LEAST = 2  # trees of an answer that are made whatever the time: the least CPU and the least memory
 EXPANSIONS = 60  # plans whose neighbours are tried as seeds
 BEAMS, WORTH = (20, 100), 250  # sets of each size to search first, where there are this many times as many sets in all
-HASTY_SETS = 300_000  # whose tables and seeds take a quarter of a second
 PATIENT = 4.0  # seconds from which larger tables are worth their time
 QUICK_STREAMS, QUICK_SETS = 12, 1_000  # up to which the kernel ends in milliseconds
 TINY_SETS = 128  # up to which the kernel takes less time than a descent, and under a cap than any seed
@@ -356,8 +356,9 @@ def frontier_search(problem: Problem, deadline: Deadline) -> Found:
         best = choose(problem, within)
         if complete and problem.objective is not Objective.MAX_HEADROOM:
             return Found(best, within, Proof.OPTIMAL, objective_value(problem, best), ALL_TREES)
-        proof = Proof.OPTIMAL if complete else Proof.BOUNDED
-        return Found(best, within, proof, _relaxed(problem, deadline), ALL_TREES, termination=_ended(complete, deadline))
+        bound = _relaxed(problem, deadline)
+        proof = Proof.OPTIMAL if complete else Proof.NONE if bound is None else Proof.BOUNDED
+        return Found(best, within, proof, bound, ALL_TREES, termination=_ended(complete, deadline))
     if complete:
         return replace(_nothing_fits(problem, solver, deadline), points=())
     return replace(_best_so_far(problem, points, deadline), points=())

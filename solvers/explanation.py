@@ -33,13 +33,13 @@ _ENDED = {
 }
 
 
-def explain(problem: Problem, found: Found, priced: PricedTree, shortfall: Shortfall | None, ended: Termination) -> list[str]:
-    """What the plan uses, what is proven, and the reasons for its largest choices."""
+def explain(problem: Problem, found: Found, priced: PricedTree, shortfall: Shortfall | None, ended: Termination, brief: bool = False) -> list[str]:
+    """What the plan uses, what is proven, and, unless it is to be brief, the reasons for its largest choices."""
+    said = [_usage(problem, priced), *_proof(problem, found, shortfall), *_ENDED[ended], *found.notes]
+    if brief:
+        return said
     return [
-        _usage(problem, priced),
-        *_proof(problem, found, shortfall),
-        *_ENDED[ended],
-        *found.notes,
+        *said,
         *_kept_subresults(problem.model, priced),
         *_probe_orders(problem.model, priced),
         *_scanned_states(problem.model, priced),

@@ -11,18 +11,28 @@ from solvers.choice import objective_value
 from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.plan_builder import gap_of, operators_of
 from solvers.planner import begin, problem_of, search
+from solvers.search import Found, Problem
 
-__all__ = ["solve_jtree"]
+__all__ = ["answer_of", "plan_request", "solve_jtree"]
 
 
 def solve_jtree(request: JtreeRequest, progress: Progress = NOBODY) -> JtreeAnswer:
     """The best join tree that the method finds."""
     deadline = Deadline.after(request.time_limit, progress)
-    options = Options(method=request.method, time_limit=request.time_limit, seed=request.seed)
-    whole = PlanRequest(query=request.query, resources=request.resources, costs=request.costs, objective=request.objective, options=options)
+    whole = plan_request(request)
     problem = problem_of(whole)
     begin(problem, progress)
-    found = search(whole, problem, deadline)
+    return answer_of(problem, search(whole, problem, deadline))
+
+
+def plan_request(request: JtreeRequest) -> PlanRequest:
+    """The request for a plan whose tree this is."""
+    options = Options(method=request.method, time_limit=request.time_limit, seed=request.seed)
+    return PlanRequest(query=request.query, resources=request.resources, costs=request.costs, objective=request.objective, options=options)
+
+
+def answer_of(problem: Problem, found: Found) -> JtreeAnswer:
+    """What a search found, on the wire."""
     priced = problem.model.price(found.best.tree)
     value = objective_value(problem, found.best)
     return JtreeAnswer(

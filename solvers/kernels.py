@@ -16,26 +16,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from solvers.compiling import njit
 from solvers.cost import CostModel
 from solvers.graph import bits
 from solvers.probe_order import TIED
 from solvers.search import make_join
+from solvers.table_sizes import HASTY_SETS, MAX_SETS
 from solvers.tree import Tree
 
-__all__ = ["MAX_BITS", "MAX_SETS", "SPARED", "Sets", "best_binary_tree", "best_mjoin_orders", "compiled", "connected_sets", "find", "released"]
+__all__ = ["MAX_BITS", "SPARED", "Sets", "best_binary_tree", "best_mjoin_orders", "compiled", "connected_sets", "find", "released"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 F = TypeVar("F", bound=Callable[..., object])
 
 MAX_BITS = 62  # a set is one signed machine word
-MAX_SETS = 1 << 20  # all subsets of 20 streams: 100 MB of tables, a third of a second
 MAX_PAIRS = 50_000_000  # of halves of binary trees: about a second
 LARGEST = 1e290  # sizes above this count as this: no plan that makes them can be priced, and no infinity is subtracted
 SPARED = 1e-9  # of a bound or a limit: sums round
@@ -43,13 +43,13 @@ _GOLDEN = 0x1E3779B97F4A7C15  # odd, spreads neighbouring masks over the table; 
 
 
 def compiled(function: F) -> F:
-    """numba's njit with its cache, typed."""
-    return cast(F, numba.njit(cache=True, error_model="numpy")(function))
+    """Compiled, and cached on disk."""
+    return njit(function, error_model="numpy")
 
 
 def released(function: F) -> F:
     """The same for long loops: other threads run meanwhile, so that one of them can say stop."""
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    return njit(function, nogil=True, error_model="numpy")
 
 
 class Sets(NamedTuple):
@@ -130,6 +130,8 @@ def list_connected(neighbours: Ints, limit: int) -> tuple[Ints, NDArray[np.int8]
         stack[0, 1] = neighbours[start]
         stack[0, 2] = (1 << (start + 1)) - 1
         top = 1
+        if total == limit:
+            return np.empty(0, np.int64), np.empty(0, np.int8)
         if total == found.size:
             found = np.concatenate((found, np.empty_like(found)))
             added = np.concatenate((added, np.empty_like(added)))
@@ -464,7 +466,7 @@ def best_mjoin_orders(model: CostModel, component: int) -> tuple[tuple[int, ...]
 
     Exact; of equal orders the one that visits lower positions first. None where the component is too large for a table.
     """
-    sets = connected_sets(model, component)
+    sets = connected_sets(model, component, HASTY_SETS)
     if sets is None:
         return None
     costs = model.costs
@@ -608,9 +610,9 @@ def binary_splits(sets: Sets, join: float, index: float, append: float, probe: f
     return split
 
 
-def best_binary_tree(model: CostModel, component: int, max_pairs: int = MAX_PAIRS, by_memory: bool = False) -> Tree | None:
+def best_binary_tree(model: CostModel, component: int, max_pairs: int = MAX_PAIRS, by_memory: bool = False, max_sets: int = MAX_SETS) -> Tree | None:
     """The binary join tree of a connected component with the least CPU, or memory. Exact; None where it takes more than `max_pairs` pairs."""
-    sets = connected_sets(model, component)
+    sets = connected_sets(model, component, max_sets)
     if sets is None:
         return None
     costs = model.costs

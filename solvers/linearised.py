@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from solvers.compiling import njit
 from solvers.cost import CostModel
 from solvers.search import make_join
 from solvers.tree import Tree
@@ -21,7 +21,7 @@ from solvers.tree import Tree
 __all__ = ["linearised"]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit
 def _intervals(
     size: NDArray[np.float64],
     rate: NDArray[np.float64],

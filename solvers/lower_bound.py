@@ -139,7 +139,7 @@ def smallest_joins(model: CostModel, component: int, deadline: Deadline | None =
         for pair in uncertain:
             if deadline is not None and deadline.expired():
                 break
-            best[pair] = max(best[pair], cuts.least_with(pair))
+            best[pair] = cuts.least_with(pair, best[pair])
     least: list[int] = [-_NOTHING] * n
     for pair, bound in best.items():
         for k in pair:
@@ -200,13 +200,12 @@ class _Cuts:
             for k in members:
                 self._flow.add_arc_with_capacity(node, k, self._unlimited)
 
-    def least_with(self, pair: tuple[int, int]) -> int:
-        """Twice the least logarithm of any set that contains the pair."""
+    def least_with(self, pair: tuple[int, int], known: int) -> int:
+        """Twice the least logarithm of any set that contains the pair; what is known of it where the solver fails."""
         for k in pair:
             self._flow.set_arc_capacity(self._enter[k], self._unlimited)
         status = self._flow.solve(self._source, self._sink)
-        assert status == self._flow.OPTIMAL
-        value = self._certain + int(self._flow.optimal_flow())
+        value = max(known, self._certain + int(self._flow.optimal_flow())) if status == self._flow.OPTIMAL else known
         for k in pair:
             self._flow.set_arc_capacity(self._enter[k], self._open[k])
         return value

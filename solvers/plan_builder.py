@@ -24,14 +24,16 @@ from solvers.caches.in_plans import CachedPlan
 from solvers.choice import objective_value
 from solvers.cost import PricedProbe, PricedTree
 from solvers.explanation import explain, warnings_of
+from solvers.gap import gap_between
 from solvers.graph import JoinGraph, bits
-from solvers.progress import gap_between
 from solvers.search import Found, Point, Problem
 from solvers.sensitivity import headroom, validity
 from solvers.tree import Join, Tree
 
 if TYPE_CHECKING:
     from solvers.allocation.in_plans import Relief
+
+BRIEF = "The time limit left no time to work out allocation, validity and the reasons for this plan."
 
 __all__ = ["Outcome", "build_plan", "normalised", "operators_of", "value_of"]
 
@@ -97,7 +99,7 @@ def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
 
 def gap_of(problem: Problem, value: float, bound: float | None) -> float | None:
     """(value − bound) / value; for max_headroom, whose bound is above the value, (bound − value) / bound."""
-    return None if bound is None else gap_between(value, bound, problem.objective)
+    return gap_between(value, bound, problem.objective is Objective.MAX_HEADROOM)
 
 
 def shortfall_of(problem: Problem, found: Found) -> Shortfall:
@@ -135,6 +137,8 @@ class Outcome:
     relief: Relief | None = None
     """Where nothing fits: what is offered."""
     termination: Termination = Termination.COMPLETE
+    brief: bool = False
+    """Whether to leave out what takes long, with a warning that says so."""
 
 
 def value_of(problem: Problem, point: Point, cached: CachedPlan | None) -> float:
@@ -150,11 +154,14 @@ def build_plan(request: PlanRequest, problem: Problem, outcome: Outcome) -> Plan
     model, caps = problem.model, problem.caps
     found, cached, relief = outcome.found, outcome.cached, outcome.relief
     shortfall = None
-    if relief is not None:
+    if outcome.brief and not caps.admit(found.best):
+        shortfall = shortfall_of(problem, outcome.tree)
+    elif relief is not None:
         shortfall = shortfall_of(problem, outcome.tree).model_copy(update={"windows": list(relief.windows), "output_rate": relief.output_rate})
     priced = model.price(found.best.tree)
     operators = operators_of(problem, priced)
     caches, total = (cached.caches(), cached.total) if cached else ([], priced)
+    intervals = [] if outcome.brief else validity(total, model, caps)
     bound = found.bound if found.proof is not Proof.NONE else None
     tree_bound = outcome.tree.bound if outcome.tree.proof is not Proof.NONE else None
     return Plan(
@@ -177,7 +184,8 @@ def build_plan(request: PlanRequest, problem: Problem, outcome: Outcome) -> Plan
         caches=caches,
         allocation=relief.allocation if relief else None,
         shortfall=shortfall,
-        validity=[Validity(statistic=entry.statistic, low=entry.low, high=entry.high) for entry in validity(total, model, caps)],
-        explanation=explain(problem, found, total, shortfall, outcome.termination) + (cached.sentences(outcome.tree.best.cpu) if cached else []),
-        warnings=warnings_of(problem, priced),
+        validity=[Validity(statistic=entry.statistic, low=entry.low, high=entry.high) for entry in intervals],
+        explanation=explain(problem, found, total, shortfall, outcome.termination, outcome.brief)
+        + (cached.sentences(outcome.tree.best.cpu) if cached else []),
+        warnings=([BRIEF] if outcome.brief else []) + warnings_of(problem, priced),
     )

@@ -12,6 +12,8 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from models.plan import Plan
 from models.progress import Incumbent
@@ -19,10 +21,14 @@ from models.request import Objective
 from solvers.choice import choose, objective_value
 from solvers.deadline import Progress
 from solvers.errors import RangeError
+from solvers.gap import gap_between
 from solvers.search import Caps, Point, Problem, point_of
 from solvers.tree import Tree
 
-__all__ = ["Waiting", "gap_between"]
+if TYPE_CHECKING:
+    from solvers.shape import Shape
+
+__all__ = ["Best", "Waiting"]
 
 EVERY = 0.1  # seconds between two incumbents: faster than that nobody reads
 EVERY_STEP = 0.5  # seconds between two that differ only in what is being done
@@ -31,14 +37,12 @@ LOOK = 0.005  # seconds between two looks whether to stop: a look is a call to t
 _Rank = tuple[float, float, float, float]
 
 
-def gap_between(value: float, bound: float | None, objective: Objective) -> float | None:
-    """(value − bound) / value; for max_headroom, whose bound is above the value, (bound − value) / bound."""
-    if bound is None:
-        return None
-    low, high = sorted((value, bound))
-    if objective is Objective.MAX_HEADROOM and not math.isfinite(high):
-        return None
-    return (high - low) / high if high > 0.0 else 0.0
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best plan so far that can be written down, and what is proven by now."""
+
+    plan: Tree | Shape
+    bound: float | None
 
 
 class Waiting(Progress):
@@ -56,6 +60,13 @@ class Waiting(Progress):
         self._step, self._said = "", ""
         self._last: Incumbent | None = None
         self._news = False
+        self._held: tuple[_Rank, Tree | Shape] | None = None
+
+    @property
+    def best(self) -> Best | None:
+        """What there is so far; None before the first plan. It may be asked from another thread."""
+        held = self._held
+        return Best(held[1], self._bound) if held else None
 
     def stopped(self) -> bool:
         if self._stop is not None and not self._stopped:
@@ -69,6 +80,8 @@ class Waiting(Progress):
         self._problem = problem
 
     def found(self, points: Sequence[Point]) -> None:
+        for point in points:
+            self._hold(point.cpu, point.memory_bytes, point.tree)
         if self.listens and self._problem is not None:
             for point in points:
                 self._keep(point.cpu, point.memory_bytes)
@@ -80,14 +93,16 @@ class Waiting(Progress):
             with suppress(RangeError):  # a plan too large to be priced is none to tell of
                 self.found([point_of(self._problem.model, tree) for tree in trees])
 
-    def drafted(self, cpu: float, memory_bytes: float) -> None:
+    def drafted(self, cpu: float, memory_bytes: float, shape: Shape | None = None) -> None:
+        if shape is not None:
+            self._hold(cpu, memory_bytes, shape)
         # Headroom is known of priced plans alone.
         if self.listens and self._problem is not None and self._problem.objective is not Objective.MAX_HEADROOM and math.isfinite(cpu + memory_bytes):
             self._keep(cpu, memory_bytes)
             self._take(cpu, memory_bytes, memory_bytes if self._problem.objective is Objective.MIN_MEMORY else cpu)
 
     def proven(self, bound: float | None) -> None:
-        if self.listens and self._problem is not None and bound is not None and math.isfinite(bound):
+        if self._problem is not None and bound is not None and math.isfinite(bound):
             tighter = min if self._problem.objective is Objective.MAX_HEADROOM else max
             if self._bound is None or tighter(bound, self._bound) != self._bound:
                 self._bound, self._news = bound, True
@@ -104,6 +119,17 @@ class Waiting(Progress):
             if said != (cost.cpu, cost.memory_bytes, plan.qualified, plan.bound, plan.gap):
                 self._keep(cost.cpu, cost.memory_bytes)
                 self._send(cost.cpu, cost.memory_bytes, plan.qualified, plan.bound, plan.gap, "done")
+
+    def _hold(self, cpu: float, memory_bytes: float, plan: Tree | Shape) -> None:
+        """Hold the plan if it is better than the one that is held. Headroom is compared by the load, which takes no pricing."""
+        if self._problem is None or not math.isfinite(cpu + memory_bytes):
+            return
+        caps, objective = self._problem.caps, self._problem.objective
+        load = max(cpu / caps.cpu, memory_bytes / caps.memory_bytes)
+        value = {Objective.MIN_CPU: cpu, Objective.MIN_MEMORY: memory_bytes, Objective.MAX_HEADROOM: -load}[objective]
+        rank = _rank(caps, objective, cpu, memory_bytes, value)
+        if self._held is None or rank < self._held[0]:
+            self._held = rank, plan
 
     def _keep(self, cpu: float, memory_bytes: float) -> None:
         """Put the figures among those of the plans that no other beats."""
@@ -130,7 +156,7 @@ class Waiting(Progress):
         since = time.monotonic() - self._sent
         if self._last is None or (self._news and since >= EVERY) or (self._step != self._said and since >= EVERY_STEP):
             _, cpu, memory_bytes, value = self._best
-            gap = gap_between(value, self._bound, self._problem.objective)
+            gap = gap_between(value, self._bound, self._problem.objective is Objective.MAX_HEADROOM)
             self._send(cpu, memory_bytes, self._problem.caps.admit(Point(cpu, memory_bytes, 0)), self._bound, gap, self._step)
 
     def _send(self, cpu: float, memory_bytes: float, qualified: bool, bound: float | None, gap: float | None, step: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import threading
 import time
 from collections.abc import Iterator
@@ -14,12 +15,13 @@ import httpx
 import pytest
 
 import app.api
-from app.answers import OVERHEAD, Answers, Key, key_of
+from app.answers import OVERHEAD, Answers, key_of
 from app.endpoints import ENDPOINTS
 from app.pool import Answer, Pool, Tell
 from app.settings import Settings
 from tests.app.serving import check_problem, example, post, running, until
 from tests.app.test_pool import UNRULY, ask_in_background, deed
+from tests.graphs import random_graph
 
 PLANS = next(endpoint for endpoint in ENDPOINTS if endpoint.path == "/v1/plans")
 DIFFS = next(endpoint for endpoint in ENDPOINTS if endpoint.path == "/v1/diffs")
@@ -65,7 +67,7 @@ def test_the_path_is_part_of_the_key() -> None:
     assert key_of(PLANS, b"{}") != key_of(DIFFS, b"{}")
 
 
-@pytest.mark.parametrize("body", [b"{", b'{"a": 1, "a": 1}', b'{"a": NaN}', b"\xff", b'{"options": {"time_limit": "1"}}', b" " * 300_000])
+@pytest.mark.parametrize("body", [b"{", b'{"a": 1, "a": 1}', b'{"a": NaN}', b"\xff", b" " * 300_000])
 def test_what_a_worker_has_to_refuse_has_no_key(body: bytes) -> None:
     assert key_of(PLANS, body) is None
 
@@ -81,13 +83,17 @@ def check_problem_headers(response: httpx.Response) -> httpx.Headers:
     return response.headers
 
 
-def test_many_who_ask_the_same_at_once_are_answered_by_one_solve_even_past_the_queue(sharing: tuple[httpx.Client, Pool]) -> None:
-    client, _ = sharing
-    with ThreadPoolExecutor(20) as threads:
-        answers = list(threads.map(lambda _: post(client, "/v1/plans", deed("doze")), range(20)))
-    assert {answer.status_code for answer in answers} == {200}
-    sources = [answer.headers["x-cache"] for answer in answers]
-    assert sources.count("miss") == 1 and sources.count("shared") >= 10
+def test_who_waits_for_the_solve_of_another_keeps_a_place_in_the_queue() -> None:
+    with running(Settings(workers=2, queue=4), UNRULY) as (client, _), ThreadPoolExecutor(20) as threads:
+        asked = [threads.submit(post, client, "/v1/plans", deed("doze")) for _ in range(20)]
+        until(lambda: "watersmeet_queue_length 5.0" in client.get("/metrics").text, "five waited for the solve of the first")
+        answers = [answer.result() for answer in asked]
+    sources = [answer.headers["x-cache"] for answer in answers if answer.status_code == 200]
+    assert sources.count("miss") == 1 and sources.count("shared") == 5 == len(sources) - 1
+    for answer in answers:
+        if answer.status_code != 200:
+            assert "retry-after" in answer.headers
+            check_problem(answer, 503)
 
 
 def test_a_solve_goes_on_while_anybody_waits_and_stops_with_the_last(sharing: tuple[httpx.Client, Pool], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,36 +128,46 @@ def test_a_worker_killed_in_the_middle_fails_its_request_alone_and_the_next_succ
         assert post(client, "/v1/plans", deed("ok")).status_code == 200
 
 
-def key(name: str, time_limit: float = 1.0) -> Key:
-    return Key(name.encode(), time_limit)
-
-
 def kept(answers: Answers, name: str, size: int, **fields: Any) -> None:
-    answer = Answer(**{"status": 200, "seconds": 0.0, "body": b"x" * size, **fields})
+    answer = Answer(**{"status": 200, "seconds": 0.0, "body": b"x" * size, "complete": True, **fields})
 
     async def work(_: Tell | None) -> Answer:
         return answer
 
-    assert asyncio.run(answers.solve(key(name), work)) is answer
+    assert asyncio.run(answers.solve(name.encode(), work)) is answer
 
 
 def test_what_is_kept_has_a_bound_and_the_least_recently_used_goes_first() -> None:
     answers = Answers(3 * (100 + OVERHEAD))
     for name in "abc":
         kept(answers, name, 100)
-    assert answers.kept(key("a")) is not None
+    assert answers.kept(b"a") is not None
     kept(answers, "d", 100)
-    assert [name for name in "abcd" if answers.kept(key(name))] == ["a", "c", "d"]
+    assert [name for name in "abcd" if answers.kept(name.encode())] == ["a", "c", "d"]
     for i in range(1000):
         kept(answers, f"more {i}", i % 150)
         assert answers.bytes <= 3 * (100 + OVERHEAD)
     kept(answers, "huge", 10_000)
-    assert answers.kept(key("huge")) is None
+    assert answers.kept(b"huge") is None
 
 
-def test_an_answer_that_its_time_limit_may_have_cut_off_is_not_kept() -> None:
+def test_an_answer_that_was_cut_off_is_not_kept() -> None:
     answers = Answers(10_000)
-    kept(answers, "slow", 10, seconds=0.95)
+    kept(answers, "cut off", 10, complete=False)
     kept(answers, "bad", 10, status=422)
-    kept(answers, "quick", 10, seconds=0.5)
-    assert [name for name in ("slow", "bad", "quick") if answers.kept(key(name))] == ["quick"]
+    kept(answers, "complete", 10, seconds=99.0)
+    assert [name for name in ("cut off", "bad", "complete") if answers.kept(name.encode())] == ["complete"]
+
+
+def test_an_answer_that_the_services_own_limit_cut_off_is_not_kept() -> None:
+    body = {"query": random_graph(random.Random(1), 60).model_dump(mode="json", exclude_none=True), "options": {"time_limit": 300.0}}
+    with running(Settings(workers=1, time_limit=0.2)) as (client, _):
+        for _ in range(2):
+            answer = post(client, "/v1/plans", body)
+            assert answer.headers["x-cache"] == "miss" and answer.json()["termination"] == "time_limit"
+
+
+def test_a_quick_answer_is_kept_however_short_its_limit_is() -> None:
+    body = {**example(), "options": {"time_limit": 300.0}}
+    with running(Settings(workers=1, time_limit=299.0)) as (client, _):
+        assert [post(client, "/v1/plans", body).headers["x-cache"] for _ in range(2)] == ["miss", "hit"]

@@ -12,14 +12,19 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from app.endpoints import ENDPOINTS
 from app.pool import Pool
 from app.settings import Settings
+from models.plan import EstimateRequest, Plan
+from models.request import PlanRequest
+from solvers.estimate import estimate
 from tests.app.serving import ROOT, answers, check_problem, free_port, post, running, until
 
 UNRULY = "tests.app.unruly_worker"
@@ -107,15 +112,48 @@ def test_a_client_that_leaves_the_queue_takes_no_worker() -> None:
         busy.close()
 
 
-@pytest.mark.parametrize("name", ["hang", "hang_in_native_code"])
-def test_a_solve_past_its_time_is_stopped_and_frees_its_worker(service: tuple[httpx.Client, Pool], name: str) -> None:
+@pytest.mark.parametrize("path", [endpoint.path for endpoint in ENDPOINTS if endpoint.request is PlanRequest])
+@pytest.mark.parametrize(
+    ("name", "stays"), [("hang", True), ("spin", True), ("hang_in_native_code_beside_other_threads", False), ("hang_in_native_code", False)]
+)
+def test_a_solve_past_its_time_is_answered_with_what_there_is_and_frees_its_worker(
+    service: tuple[httpx.Client, Pool], name: str, stays: bool, path: str
+) -> None:
     client, pool = service
+    until(lambda: pool.ready and pool.busy == 0, "every worker was free")
+    workers = {worker.process.pid for worker in pool._workers}
     began = time.perf_counter()
-    problem = check_problem(post(client, "/v1/plans", deed(name, time_limit=0.2)), 500)
-    assert time.perf_counter() - began > 0.4, "it has its time and the grace"
-    assert problem["detail"] == "The solve did not end within its time limit and was stopped."
-    until(lambda: pool.ready, "the worker was replaced")
-    assert post(client, "/v1/plans", deed("ok")).status_code == 200
+    response = post(client, path, deed(name, time_limit=0.2))
+    assert time.perf_counter() - began > 0.5, "it has its time and more"
+    assert response.status_code == 200 and response.json()["termination"] == "time_limit", response.text
+    endpoint = next(endpoint for endpoint in ENDPOINTS if endpoint.path == path)
+    endpoint.answer.model_validate_json(response.content)
+    until(lambda: pool.ready and pool.busy == 0, "every worker was free again")
+    assert ({worker.process.pid for worker in pool._workers} == workers) is stays
+    assert post(client, path, deed("ok")).status_code == 200
+
+
+def test_what_a_search_has_told_of_is_the_answer_when_its_time_is_over(service: tuple[httpx.Client, Pool]) -> None:
+    client, _ = service
+    names = ("hang_with_an_mjoin", "b", "c")
+    streams = [{"name": name, "rate": 1, "window": {"seconds": 1}} for name in names]
+    predicates = [{"left": f"{left}.k", "right": f"{right}.k", "selectivity": 0.1} for left, right in pairwise(names)]
+    body = {"query": {"streams": streams, "predicates": predicates}, "options": {"time_limit": 0.2, "caches": "off"}}
+    made = Plan.model_validate_json(post(client, "/v1/plans", body).content)
+    assert [operator.kind for operator in made.operators] == ["mjoin"], "a greedy plan has binary joins"
+    assert (made.termination, made.proof, made.bound) == ("time_limit", "bounded", 1e-12) and made.cost.cpu > 1e-12
+    assert made.cost == estimate(EstimateRequest.model_validate({**body, "operators": made.model_dump()["operators"]})).cost
+
+
+def test_a_plan_so_far_that_does_not_fit_says_what_it_would_take(service: tuple[httpx.Client, Pool]) -> None:
+    client, _ = service
+    made = Plan.model_validate_json(post(client, "/v1/plans", {**deed("hang", 0.2), "resources": {"memory_bytes": 1}}).content)
+    assert not made.qualified and made.shortfall is not None and made.shortfall.min_memory_bytes == 100.0
+    assert "no time" in made.warnings[0] and not made.validity
+
+
+def test_what_needs_no_search_has_no_answer_so_far() -> None:
+    assert {endpoint.path for endpoint in ENDPOINTS if not endpoint.so_far} == {"/v1/estimates", "/v1/diffs", "/v1/solvers/window-join"}
 
 
 @pytest.mark.parametrize("leaves", [True, False], ids=["client_leaves", "time_is_up"])
@@ -235,8 +273,12 @@ def test_stopping_the_service_ends_its_workers() -> None:
 SERVICE = """
 import uvicorn
 from app.api import create_app
+from app.endpoints import ENDPOINTS
 from app.pool import Pool
 from app.settings import Settings
+from models.plan import EstimateRequest, Plan
+from models.request import PlanRequest
+from solvers.estimate import estimate
 settings = Settings(workers=1)
 app = create_app(settings, Pool(settings, "tests.app.unruly_worker"))
 uvicorn.run(app, port={port}, log_config=None, timeout_graceful_shutdown=10)

@@ -12,9 +12,11 @@ import pytest
 from app.endpoints import ENDPOINTS
 from app.worker import respond
 from models.base import Model
+from models.plan import Termination
 from models.request import PlanRequest
 from models.service import Health
-from solvers.errors import RangeError
+from solvers.errors import RangeError, WrongBoundError
+from solvers.planner import plan
 from tests.app.serving import ROOT, example
 
 PLANS = ENDPOINTS[0]
@@ -34,9 +36,9 @@ def test_solver_and_deadline_get_the_same_limit(given: float | None, longest: fl
         seen.append(request.options.time_limit)
         return Health(status="ok")
 
-    status, answer, seconds = respond(PLANS, solver, body(given), longest, seen.append)
+    reply = respond(PLANS, solver, body(given), longest, lambda _, limit: seen.append(limit))
     assert seen == [expected, expected]
-    assert (status, answer) == (200, b'{"status":"ok"}') and seconds >= 0.0
+    assert (reply.status, reply.body, reply.complete) == (200, b'{"status":"ok"}', True) and reply.seconds >= 0.0
 
 
 class OwnLimit(Model):
@@ -54,24 +56,43 @@ def test_a_solver_on_its_own_has_its_limit_cut_too() -> None:
         seen.append(request.time_limit)
         return Health(status="ok")
 
-    respond(endpoint, solver, b'{"time_limit": 300}', 3.0, seen.append)
+    respond(endpoint, solver, b'{"time_limit": 300}', 3.0, lambda _, limit: seen.append(limit))
     assert seen == [3.0, 3.0]
 
 
 def test_the_first_deadline_comes_only_after_the_body_was_good() -> None:
-    def never(_: object) -> Model:
+    def never(*_: object) -> Model:
         raise AssertionError
 
-    status, answer, _ = respond(PLANS, never, b"{}", 1.0, never)
-    assert status == 422 and json.loads(answer)["errors"] == [{"pointer": "/query", "detail": "query is required"}]
+    reply = respond(PLANS, never, b"{}", 1.0, never)
+    assert reply.status == 422 and json.loads(reply.body)["errors"] == [{"pointer": "/query", "detail": "query is required"}]
 
 
 def test_what_a_solver_refuses_is_a_problem_with_its_pointer() -> None:
     def refuse(_: Model) -> Model:
         raise RangeError("too many tuples", "/query")
 
-    status, answer, _ = respond(PLANS, refuse, body(), 1.0, lambda _: None)
-    assert status == 422 and json.loads(answer)["errors"] == [{"pointer": "/query", "detail": "too many tuples"}]
+    reply = respond(PLANS, refuse, body(), 1.0, lambda *_: None)
+    assert reply.status == 422 and json.loads(reply.body)["errors"] == [{"pointer": "/query", "detail": "too many tuples"}]
+
+
+@pytest.mark.parametrize("termination", Termination)
+def test_an_answer_is_complete_where_its_search_was_not_cut_off(termination: Termination) -> None:
+    def solver(request: Model) -> Model:
+        assert isinstance(request, PlanRequest)
+        return plan(request).model_copy(update={"termination": termination})
+
+    assert respond(PLANS, solver, body(), 10.0, lambda *_: None).complete is (termination is Termination.COMPLETE)
+
+
+def test_a_wrong_bound_is_our_fault_and_not_the_callers() -> None:
+    """What `respond` does not catch is logged with all its details and answered with a 500, as test_http sees."""
+
+    def claims_too_much(_: Model) -> Model:
+        raise WrongBoundError(1.0, 2.0, maximise=False)
+
+    with pytest.raises(WrongBoundError, match=r"2\.0 is a lower bound above the value it bounds, 1\.0"):
+        respond(PLANS, claims_too_much, body(), 1.0, lambda *_: None)
 
 
 def test_the_process_with_the_event_loop_loads_no_solver() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import signal
@@ -10,12 +11,14 @@ import time
 
 import solvers.progress
 from app.endpoints import ENDPOINTS
-from app.worker import main
+from app.worker import Solver, main
 from models.base import Model
 from models.request import PlanRequest
 from models.service import Health
 from solvers.deadline import NOBODY, Deadline, Progress
+from solvers.mjoin import mjoin_tree
 from solvers.planner import problem_of
+from solvers.search import point_of
 
 FLOOD = 50_000  # incumbents, a quarter of a kilobyte each
 
@@ -29,10 +32,21 @@ def misbehave(request: Model, progress: Progress = NOBODY) -> Model:
         deed = deed.removeprefix("tell_")
         if deed in ("die", "fail", "say_limit"):
             time.sleep(1.0)  # what fails in the same moment fails before its stream has begun
-    if deed == "hang":
+    if deed == "hang_with_an_mjoin":
+        problem = problem_of(request)
+        progress.begin(problem)
+        progress.proven(1e-12)
+        progress.found([point_of(problem.model, mjoin_tree(problem.model, problem.model.graph.all)[0])])
+        time.sleep(3600)
+    elif deed == "spin":
+        while True:
+            pass
+    elif deed == "hang":
         time.sleep(3600)
     elif deed == "hang_in_native_code":
         re.fullmatch("(a+)+", "a" * 64 + "b")  # exponential, and never back in the interpreter
+    elif deed == "hang_in_native_code_beside_other_threads":
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # half an hour, without the interpreter's lock
     elif deed == "hang_in_child_process":
         subprocess.run(["sleep", "3600"], check=True)
     elif deed == "nap":
@@ -65,4 +79,4 @@ def raise_limit(limit: float) -> None:
 
 
 if __name__ == "__main__":
-    main(lambda: [misbehave] * len(ENDPOINTS))
+    main(lambda: [Solver(misbehave, endpoint.load_so_far()) for endpoint in ENDPOINTS])

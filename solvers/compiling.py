@@ -1,0 +1,49 @@
+"""numba's njit with a cache on disk, wherever the package is installed.
+
+Compiling takes a minute, loading what was compiled a second. numba keeps it beside the source or in the home folder, and raises where it may
+write to neither, as for a system user in a container. Then it is kept in a folder of ours for temporary files; what lies there is executed, so
+only if the folder is this user's own and nobody else may write to it. Where there is no such folder either, every process compiles for itself.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+
+__all__ = ["njit"]
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def njit(function: F, **options: Any) -> F:
+    """The function, compiled when it is first called, or loaded where it was compiled before."""
+    try:
+        return cast(F, numba.njit(cache=True, **options)(function))
+    except RuntimeError:  # no place for the cache
+        folder = _own_folder()
+        if folder is None:
+            return cast(F, numba.njit(**options)(function))
+        numba.config.CACHE_DIR = str(folder)
+        return cast(F, numba.njit(cache=True, **options)(function))
+
+
+@cache
+def _own_folder() -> Path | None:
+    """A folder that this user alone may write to; None where there is none."""
+    try:
+        folder = Path(tempfile.gettempdir()) / f"watersmeet-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+            return None
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return None
