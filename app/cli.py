@@ -303,22 +303,26 @@ def check_command(arguments: argparse.Namespace) -> int:
     return {CheckStatus.CLEAN: DONE, CheckStatus.FINDINGS: NO, CheckStatus.BROKEN: BAD_INPUT}[answer.status]
 
 
-def need_spark() -> None:
-    """Install Spark where it is missing: planning does without it, so it is not installed with the rest."""
+def need_spark(install: bool) -> None:
+    """Planning does without Spark, so it is not installed with the rest: where it is missing, say how, and do it where that was asked for."""
     import importlib.util
+    import shlex
     import subprocess
     from importlib.metadata import requires
 
     if all(importlib.util.find_spec(name) for name in ("pyspark", "pandas", "polars", "pyarrow")):
         return
     packages = [line.split(";")[0].strip() for line in requires("watersmeet") or [] if 'extra == "spark"' in line]
-    say(f"Spark is not installed; installing {', '.join(packages)} (a few minutes)")
-    if subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], stdout=sys.stderr, check=False).returncode:
-        raise RefusedError("Spark could not be installed; try: pip install 'watersmeet[spark]'")
+    command = [sys.executable, "-m", "pip", "install", *packages]
+    if not install:
+        raise RefusedError(f"Spark is not installed. Install it with: {shlex.join(command)} (or give --install, which does just that)")
+    say(f"installing Spark, which takes a few minutes: {shlex.join(command)}")
+    if subprocess.run(command, stdout=sys.stderr, check=False).returncode:
+        raise RefusedError("Spark could not be installed; what pip said is above")
 
 
 def _plan_and_bindings(arguments: argparse.Namespace) -> tuple[Plan, Bindings]:
-    need_spark()
+    need_spark(arguments.install)
     from spark_adapter.documents import read_bindings
     from spark_adapter.documents import read_plan as check_plan
 
@@ -329,7 +333,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     plan, bindings = _plan_and_bindings(arguments)
     from spark_adapter.run import run
 
-    return run(plan, bindings, arguments.engine, sys.stderr, arguments.master)
+    return run(plan, bindings, arguments.engine, sys.stderr, arguments.master, arguments.shed)
 
 
 def export_command(arguments: argparse.Namespace) -> int:
@@ -348,7 +352,7 @@ def stats_command(arguments: argparse.Namespace) -> int:
 
 
 def calibrate_command(arguments: argparse.Namespace) -> int:
-    need_spark()
+    need_spark(arguments.install)
     from spark_adapter.calibrate import calibrate
 
     costs = calibrate(sys.stderr, arguments.master)
@@ -435,11 +439,14 @@ def build_parser() -> argparse.ArgumentParser:
         spark.add_argument("plan", metavar="PLAN", help="a plan, as JSON or YAML")
         spark.add_argument("bindings", metavar="BINDINGS", help="sources, columns and sink, as JSON or YAML")
     running.add_argument("--engine", choices=["stem", "native"], default="stem", help="state modules (default), or Spark's own joins")
+    running.add_argument("--shed", action="store_true", help="run a plan that sheds load or does not fit its caps; what is shed is counted")
     measuring = _command(commands, "stats", stats_command, "print a request with the rates and selectivities that a run measured")
     measuring.add_argument("dir", metavar="DIR", help="the run's checkpoint folder")
     calibrating = _command(commands, "calibrate", calibrate_command, "measure the cost constants on this machine's Spark")
     for spark in (running, calibrating):
         spark.add_argument("--master", help="Spark master (default: local[2])")
+    for spark in (running, exporting, calibrating):
+        spark.add_argument("--install", action="store_true", help="install Spark with pip where it is missing")
     serving = _command(commands, "serve", serve_command, "answer requests over HTTP")
     serving.add_argument("--host", default="127.0.0.1")
     serving.add_argument("--port", type=int, default=8080)

@@ -123,8 +123,9 @@ class Solver:
 
 def load() -> list[Solver]:
     """The solvers, by endpoint, warm."""
-    from solvers.warm import warm
+    from solvers.warm import load_libraries, warm
 
+    load_libraries()
     solvers = [Solver(endpoint.load(), endpoint.load_so_far()) for endpoint in ENDPOINTS]
     warm()
     return solvers

@@ -15,19 +15,24 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from models.plan import Proof
+from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.choice import choose
+from solvers.components import join_components
 from solvers.deadline import Deadline
+from solvers.errors import RangeError
 from solvers.greedy_tree import greedy_tree
 from solvers.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.region import Ledger, Solution, solve_region
 from solvers.search import ALL_TREES, Found, Point, Problem, point_of, staircase
-from solvers.shape import CAP_SLACK, Draft, Shape, draft_of, priced, shape_with, sorted_inputs, tree_of
+from solvers.shape import CAP_SLACK, Draft, Shape, draft_of, priced, shape_of, sorted_inputs, tree_of
 from solvers.state_selection import optimize, ranked_edges
+from solvers.tree import Tree
 from solvers.two_layer import walk_two_layers
 
 __all__ = ["anytime"]
@@ -40,8 +45,7 @@ RANDOM_ROUNDS = 2  # rounds of random regions that have to bring nothing before 
 PAIRS = 4  # pairs of a wide join's inputs that are tried to be split off, per round
 PRICES = 24  # powers of two of the price of a byte, around the plan's CPU per byte
 IMPROVED = 1.0 - 1e-9  # a smaller gain is rounding
-PRICED_STEP = 1.5e-5  # seconds per probe of the plan that are kept for pricing it: a 200-way join has 40 000 probes
-PRICING = 8e-6  # seconds per stream squared that are kept for it in any case: a third of a second for 200
+WRITING = 2.0  # times what pricing takes: the time that is kept for pricing a plan and writing it down, probe by probe
 
 Score = tuple[float, float, float]
 
@@ -261,9 +265,11 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
             return whole
     progress = deadline.progress
     progress.doing("making first plans")
-    searching = deadline.earlier(PRICING * len(graph) ** 2)
-    drafts = [draft_of(ledger, shape_with(ledger, [greedy_tree(model, component) for component in graph.components]))]
+    first = join_components(model, [greedy_tree(model, component) for component in graph.components])
+    drafts = [draft_of(ledger, shape_of(first))]
     progress.drafted(drafts[0].cpu, drafts[0].memory_bytes, drafts[0].shape)
+    per_probe = _seconds_per_probe(problem, first)
+    searching = deadline.earlier(per_probe * _probes(drafts[0]))
     if not searching.expired():
         drafts += walk_two_layers(problem, ledger, searching)
     search = _Search(problem, ledger, searching)
@@ -272,9 +278,8 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     least_cpu = cpu_lower_bound(model, searching.share(0.5))
     if problem.objective is not Objective.MAX_HEADROOM:
         progress.proven(least_cpu if problem.objective is Objective.MIN_CPU else memory_lower_bound(model))
-    # A wide join takes longer to price than it took to find.
-    steps = sum(len(inputs) ** 2 for inputs in ranked[0].shape.values())
-    searching = search.deadline = replace(deadline, at=min(searching.at, deadline.at - PRICED_STEP * steps))
+    # A wide join takes longer to price and to write than it took to find.
+    searching = search.deadline = deadline.earlier(per_probe * _probes(ranked[0]))
     for number, draft in enumerate(_different(ranked)[:STARTS], 1):
         if searching.expired():
             break
@@ -288,7 +293,23 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
             drafts.append(draft_of(ledger, search.improved(draft.shape)))
     progress.doing("pricing what was found")
     termination = searching.termination()
+    in_time = [draft for draft in drafts if per_probe * _probes(draft) <= deadline.remaining()]
+    if len(in_time) < len(drafts) and termination is not Termination.COMPLETE:
+        drafts = in_time or [min(drafts, key=_probes)]
     return replace(_proven(problem, priced(problem, ledger, drafts), least_cpu, deadline), termination=termination)
+
+
+def _probes(draft: Draft) -> int:
+    """Probes of a plan, which is what pricing and writing it takes: a join of 200 inputs has 40,000."""
+    return sum(len(inputs) * (len(inputs) - 1) for inputs in draft.shape.values())
+
+
+def _seconds_per_probe(problem: Problem, tree: Tree) -> float:
+    """What a probe takes to price and write, by this machine's speed just now: a clock's word, asked only to keep to the time limit."""
+    began = time.monotonic()
+    with suppress(RangeError):
+        problem.model.price(tree)
+    return WRITING * (time.monotonic() - began) / max(1, 2 * len(problem.model.graph))
 
 
 def _different(drafts: Sequence[Draft]) -> list[Draft]:

@@ -187,6 +187,8 @@ def _staircase_of_binary_trees(model: CostModel, component: int, caps: Caps, dea
         output = model.costs.join * model.rate(union)
         candidates = []
         for left, right in sorted(grouped[union]):
+            if deadline.expired():
+                return None
             cost = _side(model, left, right) + _side(model, right, left) + output
             for cpu, memory, tree in staircases[left]:
                 for other_cpu, other_memory, other in staircases[right]:

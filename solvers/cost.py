@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from models.request import Costs
 from solvers.errors import RangeError
@@ -29,8 +30,7 @@ LARGEST = 1e290  # of the same
 SMALL = 24  # streams of a graph whose sets are multiplied out one by one: at most a few thousand are ever priced
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(NamedTuple):
     """value = weight · size(made) · size(scanned) · Σ_{i∈arriving} 1/T_i; `scanned` is 0 where nothing is."""
 
     value: float
@@ -39,8 +39,7 @@ class Term:
     scanned: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PricedProbe:
+class PricedProbe(NamedTuple):
     """One step of a pipeline."""
 
     target: int
@@ -49,6 +48,8 @@ class PricedProbe:
     rate_in: float
     rate_out: float
     cpu: float
+    predicates: tuple[int, ...]
+    """The query's predicates between what was visited and the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +214,7 @@ class CostModel:
         `sizes` are those known already. In a large graph they grow step by step along the pipelines, so that a join of hundreds of
         streams is priced in the time of its steps; in a small one they are each set's own, so that a join costs the same in every tree.
         """
-        costs, graph, binary = self.costs, self.graph, len(blocks) == 2
+        costs, graph, edges, binary = self.costs, self.graph, self.graph.edges, len(blocks) == 2
         sizes = {} if sizes is None else sizes
         for block in blocks:
             if block not in sizes:
@@ -222,21 +223,22 @@ class CostModel:
         terms: list[Term] = []
         pipelines = []
         for k, order in enumerate(orders):
-            visited, arriving = blocks[k], self._rate(sizes, blocks[k])
+            visited, arriving, per_second = blocks[k], self._rate(sizes, blocks[k]), self.per_second(blocks[k])
             probes = []
             for target in order:
                 block = blocks[target]
-                hashed = self.hashed_in_binary(visited, block, sizes) if binary else graph.hashable(visited, block)
+                predicates = graph.between(visited, block)
+                hashed = self.hashed_in_binary(visited, block, sizes) if binary else any(edges[p].equality for p in predicates)
                 indexed[target] |= hashed
                 made = visited | block
                 if made not in sizes:
-                    sizes[made] = graph.size(made) if self._small else graph.grown(sizes[visited], visited, block, sizes[block])
-                produced = sizes[made] * self.per_second(blocks[k])
+                    sizes[made] = graph.size(made) if self._small else graph.grown(sizes[visited], made, sizes[block], predicates)
+                produced = sizes[made] * per_second
                 step = [Term(_times(costs.probe, arriving), visited, blocks[k]), Term(_times(costs.join, produced), made, blocks[k])]
                 if not hashed:
                     step.append(Term(_times(costs.scan, arriving * sizes[block]), visited, blocks[k], block))
                 terms += step
-                probes.append(PricedProbe(target, hashed, arriving, produced, total(term.value for term in step)))
+                probes.append(PricedProbe(target, hashed, arriving, produced, total([term.value for term in step]), predicates))
                 visited, arriving = made, produced
             pipelines.append(PricedPipeline(tuple(probes)))
         states = []

@@ -16,7 +16,7 @@ alone, which loses no qualified plan because a subresult has the same size and r
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -33,7 +33,7 @@ from solvers.graph import bits
 from solvers.kernels import MAX_SETS, Floats, Ints, Sets, binary_splits, connected_sets, find, lowest, released
 from solvers.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.mjoin import mjoin_tree
-from solvers.search import ALL_TREES, Caps, Found, Lacking, Point, Problem, make_join, point_of, staircase, structure_key
+from solvers.search import ALL_TREES, Caps, Found, Lacking, Point, Problem, make_join, point_of, spread, staircase, structure_key
 from solvers.seed_kernel import ONE_DESCENT, ONE_PLAN, Prices, Seeds, follow, members_as_rows, mjoin_excess, seeds
 from solvers.sensitivity import headroom
 from solvers.staircase_kernel import (
@@ -58,6 +58,7 @@ AGREED = 1e-9  # two factors this close are one: each comes out of a bisection o
 LOWER, LEAST_FACTOR = 16.0, 1e-12  # how rates are lowered to find some that fit, and where that ends
 SLACK = 1e-11  # of a cap: kernels and prices round differently, by far less than this
 DEAR_FIRST = np.empty(0, np.int64)
+AT_LEAST = 2  # trees of an answer that are made whatever the time: the least CPU and the least memory
 EXPANSIONS = 60  # plans whose neighbours are tried as seeds
 BEAMS, WORTH = (20, 100), 250  # sets of each size to search first, where there are this many times as many sets in all
 HASTY_SETS = 300_000  # whose tables and seeds take a quarter of a second
@@ -223,10 +224,18 @@ class Component:
         if progress.listens and len(start.members) and len(self.streams) == len(self.model.graph):
             progress.planned([self.tree_of_seed(start.members[np.argmin(figures)]) for figures in (start.e, start.m)])
 
-    def trees(self, answer: Answer) -> tuple[Tree, ...]:
-        """The join trees that the kernels' answer describes, by rising CPU."""
+    def points(self, answer: Answer, priced: Callable[[Tree], Point], deadline: Deadline) -> tuple[list[Point], bool]:
+        """The plans that the kernels' answer describes, by rising CPU, and whether all of them: as many as time allows, spread all along."""
         built: dict[tuple[int, int], Tree] = {}
-        return tuple(self.tree_of_seed(answer.seeds[-2 - row]) if row <= -2 else self.tree_of_row(row, answer, built) for row in answer.rows.tolist())
+        made: dict[int, Point] = {}
+        rows = answer.rows.tolist()
+        for place in spread(len(rows)):
+            if len(made) >= AT_LEAST and deadline.expired():
+                break
+            row = rows[place]
+            tree = self.tree_of_seed(answer.seeds[-2 - row]) if row <= -2 else self.tree_of_row(row, answer, built)
+            made[place] = priced(tree)
+        return [made[place] for place in sorted(made)], len(made) == len(rows)
 
 
 def _place(sets: Sets, mask: int) -> int:
@@ -307,25 +316,28 @@ class Solver:
         limits = self.limits(caps, goal)
         if goal == LEAST_LOAD:
             limits = limits._replace(cap_e=math.inf, cap_m=math.inf)
-        trees: list[tuple[Tree, ...]] = []
+        priced = self._alone if len(self.masks) > 1 else self._whole
+        parts: list[list[Point]] = []
         complete = self.fits
         for mask, part in zip(self.masks, self.parts, strict=True):
             if part is None:
-                trees.append((mjoin_tree(self.model, mask)[0],))
+                parts.append([priced(mjoin_tree(self.model, mask)[0])])
             else:
                 answer = part.search(limits._replace(goal=FRONTIER) if several else limits, deadline)
-                trees.append(part.trees(answer))
-                complete = complete and answer.complete
-        if not all(trees):
+                found, all_of_them = part.points(answer, priced, deadline)
+                parts.append(found)
+                complete = complete and answer.complete and all_of_them
+        if not all(parts):
             return (), complete
-        if len(trees) == 1:
-            return staircase(point_of(self.model, tree) for tree in trees[0]), complete
-        return sum_of_staircases(self.model, [[self._alone(tree) for tree in found] for found in trees]), complete
+        return staircase(parts[0]) if len(parts) == 1 else sum_of_staircases(self.model, parts), complete
 
     def tell_bound(self, problem: Problem, deadline: Deadline) -> None:
         """Tell whoever listens a bound, where the search will take long enough for it to matter."""
         if deadline.progress.listens and any(part is not None and not part.quick for part in self.parts):
             deadline.progress.proven(_relaxed(problem, deadline))
+
+    def _whole(self, tree: Tree) -> Point:
+        return point_of(self.model, tree)
 
     def _alone(self, tree: Tree) -> Point:
         """A part's tree with the CPU of its own joins and the bytes of its inner states."""
@@ -399,12 +411,16 @@ def _nothing_fits(problem: Problem, solver: Solver, deadline: Deadline) -> Found
     deadline.progress.doing("nothing fits: finding out what it would take")
     caps = problem.caps
     most = _most_headroom(problem, solver, deadline, chosen_anew=True)  # rates that shrink get a plan of their own
+
+    def ask(under: Caps, goal: int) -> tuple[tuple[Point, ...], bool]:
+        return ((), False) if deadline.expired() else solver.points(under, goal, deadline)
+
     asked = [
-        solver.points(Caps(), LEAST_CPU, deadline),
-        solver.points(Caps(), LEAST_BYTES, deadline),
-        solver.points(Caps(memory_bytes=caps.memory_bytes), LEAST_CPU, deadline) if math.isfinite(caps.memory_bytes) else ((), True),
-        solver.points(Caps(cpu=caps.cpu), LEAST_BYTES, deadline) if math.isfinite(caps.cpu) else ((), True),
-        solver.points(caps, LEAST_LOAD, deadline),
+        ask(Caps(), LEAST_CPU),
+        ask(Caps(), LEAST_BYTES),
+        ask(Caps(memory_bytes=caps.memory_bytes), LEAST_CPU) if math.isfinite(caps.memory_bytes) else ((), True),
+        ask(Caps(cpu=caps.cpu), LEAST_BYTES) if math.isfinite(caps.cpu) else ((), True),
+        ask(caps, LEAST_LOAD),
     ]
     at_memory_cap = [point.cpu for point in asked[2][0] if point.memory_bytes <= caps.memory_bytes]
     at_cpu_cap = [point.memory_bytes for point in asked[3][0] if point.cpu <= caps.cpu]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import islice
 
 from models.plan import Proof, Shortfall, Termination
 from models.request import Objective
@@ -103,14 +104,15 @@ def _probe_orders(model: CostModel, priced: PricedTree) -> list[str]:
             for k, pipeline in enumerate(join.pipelines):
                 pipelines.append((-math.fsum(probe.cpu for probe in pipeline.probes), node.mask, k, join))
     pipelines.sort(key=lambda entry: entry[:3])
-    sentences = [_first_step(model, join, k) for _, _, k, join in pipelines]
-    return [sentence for sentence in sentences if sentence][:SENTENCES_PER_TOPIC]
+    sentences = (_first_step(model, join, k) for _, _, k, join in pipelines)
+    return list(islice((sentence for sentence in sentences if sentence), SENTENCES_PER_TOPIC))
 
 
 def _first_step(model: CostModel, join: PricedJoin, k: int) -> str:
     probes = join.pipelines[k].probes
     chosen, block = probes[0].target, join.blocks[k]
-    others = [t for t in range(len(join.blocks)) if t not in (k, chosen) and model.graph.between(block, join.blocks[t])]
+    around = model.graph.around(block)
+    others = [t for t in range(len(join.blocks)) if t not in (k, chosen) and around & join.blocks[t]]
     if not others:
         return ""
     made = {t: model.produced(block, block | join.blocks[t]) for t in others}

@@ -19,7 +19,7 @@ from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.lower_bound import memory_lower_bound
 from solvers.plan_builder import Outcome, build_plan, value_of
 from solvers.planner import begin, problem_of, search
-from solvers.search import Found, Point, Problem
+from solvers.search import Found, Point, Problem, spread
 from solvers.tolerances import ROUNDED
 
 __all__ = ["frontier"]
@@ -59,13 +59,13 @@ def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
         first = _best(problem, steps)
         progress.found(points)
         progress.doing(f"writing {len(points)} plans")
-        for place in _all_along(len(points), first):
+        for place in spread(len(points), first):
             if written and deadline.expired():
                 termination = deadline.termination()
                 break
             progress.stopped()  # raises where nobody waits for the rest
             step = steps[place]
-            made = build_plan(request, problem, _outcome(request, problem, found, step, place == first))
+            made = build_plan(request, problem, _outcome(request, problem, found, step, deadline if place == first else None))
             if place == first:
                 progress.ended(made)
             written[place] = FrontierPoint(cpu=step.point.cpu, memory_bytes=step.point.memory_bytes, plan=made)
@@ -87,7 +87,7 @@ def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
 def _with_caches(request: PlanRequest, problem: Problem, found: Found, deadline: Deadline) -> list[_Step]:
     """The trade-offs among trees without caches and trees with them."""
     plain = [_Step(point, None) for point in found.points if problem.caps.admit(point)]
-    trees = [found.points[place] for place in _all_along(len(found.points))[:CACHED_TREES]]
+    trees = [found.points[place] for place in spread(len(found.points))[:CACHED_TREES]]
     steps = plain + [_Step(plan.point, plan) for plan in cached_frontier(request, problem, found, trees, deadline)]
     kept: list[_Step] = []
     # Of equals the one without caches, which stands first, stays.
@@ -97,16 +97,16 @@ def _with_caches(request: PlanRequest, problem: Problem, found: Found, deadline:
     return kept
 
 
-def _outcome(request: PlanRequest, problem: Problem, found: Found, step: _Step, best: bool) -> Outcome:
-    """What to write of one trade-off; what the search proved is about the best by the objective alone."""
+def _outcome(request: PlanRequest, problem: Problem, found: Found, step: _Step, deadline: Deadline | None) -> Outcome:
+    """What to write of one trade-off; what the search proved is about the best by the objective alone, which has a deadline for its claims."""
     alone = replace(found, best=step.point, proof=Proof.NONE, bound=None, lacking=None, notes=())
-    if not best:
+    if deadline is None:
         return Outcome(alone, alone, step.cached, None, found.termination)
     tree = replace(found, lacking=None, notes=())
     bound = _bound(problem, found) if found.proof is Proof.OPTIMAL else found.bound
     tree = replace(tree, bound=bound, proof=Proof.NONE if bound is None else found.proof)
     value = value_of(problem, step.point, step.cached)
-    claimed = with_caches_allowed(problem, request.options.caches, tree, replace(tree, best=step.point), value)
+    claimed = with_caches_allowed(problem, request, tree, replace(tree, best=step.point), value, deadline)
     return Outcome(tree, claimed, step.cached, None, found.termination)
 
 
@@ -124,22 +124,6 @@ def _best(problem: Problem, steps: Sequence[_Step]) -> int:
     """The place of the best by the objective."""
     sign = -1.0 if problem.objective is Objective.MAX_HEADROOM else 1.0
     return min(range(len(steps)), key=lambda place: (sign * value_of(problem, steps[place].point, steps[place].cached), place))
-
-
-def _all_along(count: int, first: int = 0) -> list[int]:
-    """All places below `count`: `first`, both ends, then the middle of each gap in turn, so that every beginning is spread evenly.
-
-    >>> _all_along(6, 4)
-    [4, 0, 5, 2, 1, 3]
-    """
-    places = dict.fromkeys((first, 0, count - 1) if count else ())
-    gaps = [(0, count - 1)]
-    for low, high in gaps:
-        middle = (low + high) // 2
-        if low < middle < high:
-            places[middle] = None
-            gaps += [(low, middle), (middle, high)]
-    return list(places)
 
 
 def _search(request: PlanRequest, problem: Problem, deadline: Deadline) -> Found:

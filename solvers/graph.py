@@ -152,6 +152,8 @@ class JoinGraph:
 
     def _found_between(self, left: int, right: int) -> tuple[int, ...]:
         few, many = (left, right) if left.bit_count() <= right.bit_count() else (right, left)
+        if few & (few - 1) == 0:  # one stream, whose predicates stand in the order of the query already
+            return tuple([p for p, other in self._incident[few.bit_length() - 1] if many >> other & 1])
         return tuple(sorted(p for i in bits(few) for p, other in self._incident[i] if many >> other & 1))
 
     def connected(self, mask: int) -> bool:
@@ -222,11 +224,11 @@ class JoinGraph:
             self._sizes[mask] = size
         return size
 
-    def grown(self, size: float, visited: int, block: int, block_size: float) -> float:
-        """size(visited ∪ block) from the sizes of the two, in time that does not depend on how much is visited."""
+    def grown(self, size: float, union: int, other_size: float, between: Iterable[int]) -> float:
+        """size of a union from the sizes of its two parts and the predicates between them, in time that does not depend on how large they are."""
         if self.observed:
-            return self.size(visited | block)
-        return product([size, block_size, *(self.edges[p].selectivity for p in self.between(visited, block))])
+            return self.size(union)
+        return product([size, other_size, *(self.edges[p].selectivity for p in between)])
 
     def label(self, mask: int) -> str:
         """The set as a person writes it: ads⋈users."""

@@ -133,7 +133,8 @@ def smallest_joins(model: CostModel, component: int, deadline: Deadline | None =
     arcs = len(pairs) + n + sum(subset.bit_count() for subset, _ in observed)
     uncertain = [pair for pair, (_, exact) in quick.items() if not exact]
     best = {pair: bound for pair, (bound, _) in quick.items()}
-    if uncertain and len(uncertain) <= MAX_CUTS and arcs <= MAX_ARCS:
+    in_time = deadline is None or not deadline.expired()
+    if uncertain and in_time and len(uncertain) <= MAX_CUTS and arcs <= MAX_ARCS:
         cuts = _Cuts(price, pairs, [([place[i] for i in bits(subset)], gain) for subset, gain in observed])
         for pair in uncertain:
             if deadline is not None and deadline.expired():

@@ -98,5 +98,5 @@ def written(request: PlanRequest, problem: Problem, tree: Found, cached: CachedP
 
         relief = relieve(problem, request, tree, deadline)
         best = relief.found
-    found = with_caches_allowed(problem, request.options.caches, tree, best, value_of(problem, best.best, cached))
+    found = with_caches_allowed(problem, request, tree, best, value_of(problem, best.best, cached), deadline)
     return build_plan(request, problem, Outcome(tree, found, cached, relief, termination))

@@ -17,7 +17,7 @@ from solvers.cost import CostModel
 from solvers.deadline import Deadline
 from solvers.tree import Join, Tree, joins
 
-__all__ = ["ALL_TREES", "Caps", "Found", "Lacking", "Point", "Problem", "Search", "make_join", "point_of", "staircase", "structure_key"]
+__all__ = ["ALL_TREES", "Caps", "Found", "Lacking", "Point", "Problem", "Search", "make_join", "point_of", "spread", "staircase", "structure_key"]
 
 ALL_TREES = "all join trees"
 """The space of searches that look at every join tree, whose proofs may stand in a plan."""
@@ -107,6 +107,22 @@ def staircase(points: Iterable[Point]) -> tuple[Point, ...]:
         ):
             kept[-1] = point
     return tuple(kept)
+
+
+def spread(count: int, first: int = 0) -> list[int]:
+    """All places below `count`: `first`, both ends, then the middle of each gap in turn, so that every beginning is spread evenly.
+
+    >>> spread(6, 4)
+    [4, 0, 5, 2, 1, 3]
+    """
+    places = dict.fromkeys((first, 0, count - 1) if count else ())
+    gaps = [(0, count - 1)]
+    for low, high in gaps:
+        middle = (low + high) // 2
+        if low < middle < high:
+            places[middle] = None
+            gaps += [(low, middle), (middle, high)]
+    return list(places)
 
 
 def point_of(model: CostModel, tree: Tree) -> Point:

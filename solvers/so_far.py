@@ -25,6 +25,7 @@ from solvers.choice import objective_value
 from solvers.components import join_components
 from solvers.cost import CostModel
 from solvers.cover.solve import solve_cover
+from solvers.deadline import Deadline
 from solvers.greedy_tree import greedy_tree
 from solvers.jtree import answer_of, plan_request
 from solvers.plan_builder import Outcome, build_plan
@@ -47,7 +48,7 @@ def plan_so_far(request: PlanRequest, best: Best | None = None) -> Plan:
     """The best plan so far."""
     problem = problem_of(request)
     tree = _found(problem, best)
-    found = with_caches_allowed(problem, request.options.caches, tree, tree, objective_value(problem, tree.best))
+    found = with_caches_allowed(problem, request, tree, tree, objective_value(problem, tree.best), Deadline.after(0.0))
     return build_plan(request, problem, Outcome(tree, found, termination=Termination.TIME_LIMIT, brief=True))
 
 

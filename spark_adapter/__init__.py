@@ -27,14 +27,16 @@ def compile(
     spark: SparkSession,
     engine: str = "stem",
     cells: int | None = None,
+    shed: bool = False,
 ) -> Pipeline:
     """A pipeline that runs `plan` over what `bindings` name. Nothing starts; everything that can be checked is.
 
     `engine` is `stem`, which runs every plan as one stateful operator, or `native`, Spark's own stream-stream joins for
     plans of binary joins. `cells` is how many cells stem spreads its states over; by default what the cluster runs at once.
+    `shed` is the user's word that a plan may run which sheds load or does not fit its caps.
 
-    Raises PlanError, BindingError, EngineError or CheckpointError, with every fault found.
+    Raises PlanError, SheddingError, BindingError, EngineError or CheckpointError, with every fault found.
     """
     from spark_adapter.compilation import compiled
 
-    return compiled(plan, bindings, spark, engine, cells)
+    return compiled(plan, bindings, spark, engine, cells, shed)

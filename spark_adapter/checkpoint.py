@@ -6,7 +6,7 @@ A checkpoint may be gone on with by a plan whose states are the same; anything e
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -15,8 +15,9 @@ from spark_adapter.errors import CheckpointError
 
 __all__ = ["CHECKPOINT_FORMAT", "Folder", "check_layout", "read_manifest", "write_manifest"]
 
-CHECKPOINT_FORMAT = "watersmeet.checkpoint/3"
+CHECKPOINT_FORMAT = "watersmeet.checkpoint/4"
 MANIFEST = "watersmeet.json"
+PLURAL = ("columns", "partitions", "predicates", "source columns")
 
 
 class Folder:
@@ -105,18 +106,22 @@ def _differences(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
         elif name not in before:
             found.append(f"it has no stream {name}")
         else:
-            for what in sorted(before[name]):
-                if before[name][what] != now[name][what]:
-                    found.append(
-                        f"the {what} of {name} {'were' if what == 'columns' else 'was'} {_shown(before[name][what])}, now {_shown(now[name][what])}"
-                    )
-    for what, was in known.items():
-        if what != "streams" and was != wanted.get(what):
-            found.append(f"its {what} {'were' if what == 'predicates' else 'was'} {_shown(was)}, now {_shown(wanted.get(what))}")
+            found += [f"the {what} of {name} {change}" for what, change in _changes(before[name], now[name])]
+    found += [f"its {what} {change}" for what, change in _changes(known, wanted) if what != "streams"]
     return found
 
 
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What differs, by name."""
+    for what in sorted({*before, *now}):
+        was, is_ = before.get(what), now.get(what)
+        if was != is_:
+            yield what, f"{'were' if what in PLURAL else 'was'} {_shown(was)}, now {_shown(is_)}"
+
+
 def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
     if isinstance(value, Mapping):
         return " ".join(f"{part} {key}" for key, part in value.items())
     return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)

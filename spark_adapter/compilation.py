@@ -17,11 +17,14 @@ from spark_adapter import ENGINES
 from spark_adapter.checkpoint import Folder, check_layout, read_manifest, write_manifest
 from spark_adapter.documents import check_tree, read_bindings, read_plan
 from spark_adapter.errors import BindingError, EngineError
+from spark_adapter.layout import layout_of
 from spark_adapter.native import native
 from spark_adapter.pipeline import Pipeline, applied, changeable
 from spark_adapter.session import send_code
+from spark_adapter.shedding import check_shed
 from spark_adapter.sources import read_streams
-from spark_adapter.stem.engine import OBSERVED, grid_from, layout, parallelism, settings, stem
+from spark_adapter.stem.engine import OBSERVED, cells_layout, grid_from, parallelism, settings, stem
+from spark_adapter.stem.shares import copied
 from spark_adapter.stem.statistics import Measured
 
 __all__ = ["compiled"]
@@ -29,7 +32,9 @@ __all__ = ["compiled"]
 PARTITIONS = "spark.sql.shuffle.partitions"
 
 
-def compiled(plan: Plan | Mapping[str, Any], bindings: Bindings | Mapping[str, Any], spark: SparkSession, engine: str, cells: int | None) -> Pipeline:
+def compiled(
+    plan: Plan | Mapping[str, Any], bindings: Bindings | Mapping[str, Any], spark: SparkSession, engine: str, cells: int | None, shed: bool
+) -> Pipeline:
     if engine not in ENGINES:
         raise EngineError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
     if cells is not None and cells < 1:
@@ -37,6 +42,7 @@ def compiled(plan: Plan | Mapping[str, Any], bindings: Bindings | Mapping[str, A
     checked = plan if isinstance(plan, Plan) else read_plan(plan)
     bound = bindings if isinstance(bindings, Bindings) else read_bindings(bindings)
     check_tree(checked)
+    check_shed(checked, shed)
     # What names and expressions mean is for the bindings' settings to say, here as when it runs.
     with applied(spark, changeable(bound, spark)):
         return _built(checked, bound, spark, engine, cells)
@@ -51,7 +57,7 @@ def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cel
     known = manifest["layout"] if manifest is not None and manifest["engine"] == engine else None
     grid = grid_from(checked, cells or parallelism(spark), known)
     partitions = known["partitions"] if known is not None else _partitions(bound, grid.cells)
-    kept = layout(checked, streams, grid, partitions)
+    kept = layout_of(checked, bound, streams, spark) | cells_layout(grid, partitions)
     if manifest is not None:
         check_layout(manifest, engine, kept)
     send_code(spark)
@@ -69,6 +75,7 @@ def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cel
         measured.summary,
         OBSERVED,
         lambda: _remove_copies(copies),
+        (grid.cells, copied(checked, grid)),
     )
 
 
@@ -92,7 +99,7 @@ def _native(
 ) -> Pipeline:
     """Spark's joins keep their states by their place in the tree: only the same plan can go on with them."""
     results = native(plan, bindings, streams)
-    kept = {"plan": plan.fingerprint}
+    kept = layout_of(plan, bindings, streams, spark) | {"plan": plan.fingerprint}
     if manifest is not None:
         check_layout(manifest, "native", kept)
     return Pipeline(plan, bindings, spark, results, {}, lambda: write_manifest(folder, "native", plan.fingerprint, kept))

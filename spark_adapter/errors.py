@@ -4,6 +4,7 @@ AdapterError
 ├── JavaError         no Java that Spark can use
 ├── PlanError         a plan of an unknown format or version, or whose operators form no join tree
 ├── BindingError      sources, columns, types, event times or settings that do not fit the plan: all faults at once
+├── SheddingError     a plan that sheds load or does not fit its caps, and nobody said that it may
 ├── EngineError       a plan that this engine does not run; says which operator, and which engine would
 ├── CheckpointError   a checkpoint of another plan
 └── StatisticsError   statistics of a run that cannot be read, or that say too little
@@ -13,7 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["AdapterError", "BindingError", "CheckpointError", "EngineError", "Fault", "JavaError", "PlanError", "StatisticsError"]
+__all__ = [
+    "AdapterError",
+    "BindingError",
+    "CheckpointError",
+    "EngineError",
+    "Fault",
+    "JavaError",
+    "PlanError",
+    "SheddingError",
+    "StatisticsError",
+]
 
 Fault = tuple[str, str]
 """(JSON pointer into the plan or the bindings, one sentence)."""
@@ -37,6 +48,10 @@ class PlanError(AdapterError):
 
 class BindingError(AdapterError):
     """Bindings that do not fit the plan or that Spark cannot follow."""
+
+
+class SheddingError(AdapterError):
+    """A plan that sheds load or does not fit its caps, without the user's word that it may."""
 
 
 class EngineError(AdapterError):

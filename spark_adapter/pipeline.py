@@ -41,6 +41,10 @@ class Progress:
     """Rows made; None where the engine does not count them."""
     late: int
     """Rows dropped because they came past the watermark."""
+    shed_rows: int = 0
+    """Rows that were not let in, as the plan's allocation says."""
+    shed_probes: int = 0
+    """Probes that were not made, as the plan's allocation says."""
     statistics: Mapping[str, Any] = field(default_factory=dict)
     """What the run measured, in the plan's terms; empty where the engine does not measure."""
     spark: Mapping[str, Any] | None = None
@@ -62,8 +66,11 @@ class Pipeline:
         summarise: Callable[[], Mapping[str, Any]] | None = None,
         observed: str = "",
         tidy: Callable[[], None] | None = None,
+        spread: tuple[int, float] = (1, 1.0),
     ) -> None:
         self.plan, self.bindings, self.spark, self.results = plan, bindings, spark, results
+        self.cells, self.copied = spread
+        """How many cells the states are spread over, and the factor by which copies of rows multiply the plan's bytes."""
         self._settings, self._remember = settings, remember
         self._measure, self._summarise, self._observed = measure, summarise, observed
         self._tidy = tidy
@@ -120,7 +127,10 @@ class Pipeline:
         with self._lock:
             statistics = self._summarise() if self._summarise else {}
             results = statistics.get("results") if self._summarise else None
-            return Progress(self._query.isActive, self._batches, self._rows, results, self._late, statistics, self._last)
+            shed = statistics.get("shed", {"rows": 0, "probes": 0})
+            return Progress(
+                self._query.isActive, self._batches, self._rows, results, self._late, shed["rows"], shed["probes"], statistics, self._last
+            )
 
     def _running(self) -> StreamingQuery:
         if self._query is None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TextIO
 
-__all__ = ["RESULTS", "Measured", "Reporter", "Tick", "line", "summary", "tick_of"]
+__all__ = ["RESULTS", "Measured", "Reporter", "Tick", "line", "size", "store_bytes", "summary", "tick_of"]
 
+FILES = "rocksdbSstFileSize"
 RESULTS = "results"  # name under which a pipeline observes its result rows: file sinks do not count them
 
 
@@ -19,7 +20,10 @@ class Measured:
     results: int
     late: int
     state_rows: int
-    state_bytes: int
+    shed_rows: int = 0
+    shed_probes: int = 0
+    disk_bytes: int = 0
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +37,19 @@ class Tick:
     """Rows that came after the watermark had passed them, dropped."""
     state_rows: int
     state_bytes: int
+    """What Spark's state store holds, in memory and in files."""
     lag: float | None
     """Seconds of event time from the newest row of the batch back to the watermark; None where no row came."""
     seconds: float
     """How long the batch took."""
+    shed_rows: int = 0
+    """Rows not let in, because the plan sheds load."""
+    shed_probes: int = 0
+    """Probes not made, because the plan sheds load."""
+    disk_bytes: int = 0
+    """What the engine's workers hold on their disks besides the store."""
+    memory_bytes: int = 0
+    """What the processes of the engine's workers have of memory."""
 
 
 def tick_of(report: Mapping[str, Any], before: Measured | None = None, now: Measured | None = None) -> Tick:
@@ -50,20 +63,29 @@ def tick_of(report: Mapping[str, Any], before: Measured | None = None, now: Meas
         results=report.get("observedMetrics", {}).get(RESULTS, {}).get("rows", max(0, report["sink"].get("numOutputRows", 0))),
         late=sum(operator["numRowsDroppedByWatermark"] for operator in operators),
         state_rows=sum(operator["numRowsTotal"] for operator in operators),
-        state_bytes=sum(operator["memoryUsedBytes"] for operator in operators),
     )
     if before is not None and now is not None:
-        own = Measured(now.results - before.results, now.late - before.late, now.state_rows, now.state_bytes)
+        since = {name: getattr(now, name) - getattr(before, name) for name in ("results", "late", "shed_rows", "shed_probes")}
+        own = replace(now, **since)
     return Tick(
         batch=report["batchId"],
         rows_in=report["numInputRows"],
         rows_out=own.results,
         late=own.late,
         state_rows=own.state_rows,
-        state_bytes=own.state_bytes,
+        state_bytes=store_bytes(report),
         lag=_lag(report.get("eventTime", {})),
         seconds=report["batchDuration"] / 1000,
+        shed_rows=own.shed_rows,
+        shed_probes=own.shed_probes,
+        disk_bytes=own.disk_bytes,
+        memory_bytes=own.memory_bytes,
     )
+
+
+def store_bytes(report: Mapping[str, Any]) -> int:
+    """What Spark's state store holds at the end of a batch: in memory, and in the files of RocksDB where it is that."""
+    return sum(operator["memoryUsedBytes"] + operator.get("customMetrics", {}).get(FILES, 0) for operator in report.get("stateOperators", []))
 
 
 def _lag(times: Mapping[str, str]) -> float | None:
@@ -79,21 +101,32 @@ def line(tick: Tick) -> str:
     seconds = max(tick.seconds, 0.001)
     behind = "" if tick.lag is None else f" | watermark {tick.lag:,.1f} s behind"
     late = f" | {tick.late:,} late" if tick.late else ""
+    shed = f" | shed {tick.shed_rows:,} rows, {tick.shed_probes:,} probes" if tick.shed_rows or tick.shed_probes else ""
     return (
         f"batch {tick.batch} | {tick.rows_in / seconds:,.0f} rows/s in, {tick.rows_out / seconds:,.0f} out"
-        f" | state {tick.state_rows:,} rows, {size(tick.state_bytes)}{behind} | {tick.seconds:.1f} s{late}"
+        f" | state {tick.state_rows:,} rows, {_held(tick.state_bytes, tick.disk_bytes, tick.memory_bytes)}{behind} | {tick.seconds:.1f} s{late}{shed}"
     )
 
 
-def summary(ticks: Sequence[Tick], seconds: float, planned: float) -> list[str]:
-    """The whole run, for a person to read; `planned` are the bytes that the plan foresaw."""
-    rows_in, rows_out, late = (sum(getattr(tick, name) for tick in ticks) for name in ("rows_in", "rows_out", "late"))
-    state_rows, state_bytes = (max((getattr(tick, name) for tick in ticks), default=0) for name in ("state_rows", "state_bytes"))
+def _held(store: int, disk: int, memory: int) -> str:
+    workers = f", workers {size(disk)} on disk, {size(memory)} in memory" if disk or memory else ""
+    return f"store {size(store)}{workers}"
+
+
+def summary(ticks: Sequence[Tick], seconds: float, planned: float, shed: bool = False) -> list[str]:
+    """The whole run, for a person to read; `planned` are the bytes that the plan foresaw, `shed` whether it may shed load."""
+    rows_in, rows_out, late, shed_rows, shed_probes = (
+        sum(getattr(tick, name) for tick in ticks) for name in ("rows_in", "rows_out", "late", "shed_rows", "shed_probes")
+    )
+    state_rows, store, disk, memory = (
+        max((getattr(tick, name) for tick in ticks), default=0) for name in ("state_rows", "state_bytes", "disk_bytes", "memory_bytes")
+    )
     return [
         f"{len(ticks)} batches in {seconds:.1f} s",
         f"in     {rows_in:,} rows, {rows_in / max(seconds, 0.001):,.0f} a second; {late:,} late and dropped",
+        *([f"shed   {shed_rows:,} rows not let in, {shed_probes:,} probes not made: results are missing"] if shed else []),
         f"out    {rows_out:,} rows, {rows_out / max(seconds, 0.001):,.0f} a second",
-        f"state  {state_rows:,} rows, {size(state_bytes)} at most; the plan foresaw {size(planned)}",
+        f"state  {state_rows:,} rows, {_held(store, disk, memory)}, each at most; the plan foresaw {size(planned)}",
     ]
 
 
@@ -128,8 +161,8 @@ class Reporter:
             self._out.write(text + "\n")
         self._out.flush()
 
-    def finish(self, seconds: float, planned: float) -> None:
+    def finish(self, seconds: float, planned: float, shed: bool = False) -> None:
         if self._width:
             self._out.write("\n")
-        self._out.write("\n".join(summary(self.ticks, seconds, planned)) + "\n")
+        self._out.write("\n".join(summary(self.ticks, seconds, planned, shed)) + "\n")
         self._out.flush()

@@ -30,8 +30,9 @@ from spark_adapter import compile
 from spark_adapter.checkpoint import Folder
 from spark_adapter.expressions import said
 from spark_adapter.pipeline import Pipeline
-from spark_adapter.progress import Measured, Reporter, tick_of
+from spark_adapter.progress import Measured, Reporter, size, tick_of
 from spark_adapter.session import open_session
+from spark_adapter.shedding import check_shed, shed_by
 from spark_adapter.stats import PLAN_FILE
 
 __all__ = ["follow", "run"]
@@ -41,18 +42,20 @@ POLL_SECONDS = 0.2
 LAST_REPORTS = 10.0  # seconds to wait for Spark's reports of batches that have ended
 
 
-def run(plan: Plan, bindings: Bindings, engine: str = "stem", out: TextIO = sys.stderr, master: str | None = None) -> int:
+def run(plan: Plan, bindings: Bindings, engine: str = "stem", out: TextIO = sys.stderr, master: str | None = None, shed: bool = False) -> int:
     """Run until the sources are worked through (`available_now`), the pipeline fails, or the user interrupts; 0 unless it failed.
 
     Raises AdapterError for everything that can be seen to be wrong before it starts.
     """
     log = Path(tempfile.gettempdir()) / f"watersmeet-spark-{os.getpid()}.log"
     code = DONE
+    check_shed(plan, shed)  # before Spark is started, which takes a while
     try:
         spark = open_session(bindings.spark, master, log)
-        pipeline = compile(plan, bindings, spark, engine)
+        pipeline = compile(plan, bindings, spark, engine, shed=shed)
         # `stats` makes a request of the plan and of what the run measures.
         Folder(spark, bindings.checkpoint).write(PLAN_FILE, plan.model_dump_json(indent=1))
+        out.write("".join(line + "\n" for line in opening(pipeline, engine)))
         code = follow(pipeline, out)
         if code == FAILED and log.exists():
             out.write(f"Spark's own log is {log}\n")
@@ -60,6 +63,24 @@ def run(plan: Plan, bindings: Bindings, engine: str = "stem", out: TextIO = sys.
         if code == DONE:
             log.unlink(missing_ok=True)
     return code
+
+
+def opening(pipeline: Pipeline, engine: str) -> Iterator[str]:
+    """What a user should know before it starts."""
+    plan = pipeline.plan
+    lost = shed_by(plan)
+    if lost and engine == "stem":
+        yield f"shedding load: {lost}; results will be missing"
+    elif lost:
+        yield "engine native makes every probe: nothing is shed, whatever the plan's allocation says"
+    elif not plan.qualified:
+        yield "this plan does not fit the caps that it was made for; nothing is shed"
+    if engine == "stem":
+        held = size(plan.cost.memory_bytes * pipeline.copied)
+        yield (
+            f"{pipeline.cells} cells; copies multiply what the plan keeps by {pipeline.copied:.2f}: "
+            f"{size(plan.cost.memory_bytes)} by the plan's own measure are {held}"
+        )
 
 
 def follow(pipeline: Pipeline, out: TextIO) -> int:
@@ -85,7 +106,7 @@ def follow(pipeline: Pipeline, out: TextIO) -> int:
         listener.wait()
         pipeline.spark.streams.removeListener(listener)
     watch.report()
-    reporter.finish(time.monotonic() - started, pipeline.plan.cost.memory_bytes)
+    reporter.finish(time.monotonic() - started, pipeline.plan.cost.memory_bytes, bool(pipeline.progress.statistics and shed_by(pipeline.plan)))
     if watch.failure:
         out.write(f"the pipeline failed: {watch.failure}\n")
     return code
@@ -117,7 +138,7 @@ class _Watch:
     def report(self) -> None:
         while (report := self.listener.next()) is not None:
             now = _measured(self.pipeline)
-            before = self.before or Measured(0, 0, 0, 0)
+            before = self.before or Measured(0, 0, 0)
             self.reporter.add(tick_of(report, before, now) if now is not None else tick_of(report))
             self.before = now
 
@@ -128,7 +149,16 @@ def _measured(pipeline: Pipeline) -> Measured | None:
     if not progress.statistics:
         return None
     held = [*progress.statistics["states"], *progress.statistics["caches"]]
-    return Measured(progress.results or 0, progress.late, sum(state["rows"] for state in held), round(sum(state["bytes"] for state in held)))
+    workers = progress.statistics["workers"]
+    return Measured(
+        progress.results or 0,
+        progress.late,
+        sum(state["rows"] for state in held),
+        progress.shed_rows,
+        progress.shed_probes,
+        workers["disk_bytes"],
+        workers["memory_bytes"],
+    )
 
 
 class _Reports(StreamingQueryListener):  # type: ignore[misc]  # PySpark is not typed here

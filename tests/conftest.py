@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,11 +18,32 @@ settings.register_profile("fixed", derandomize=True)
 settings.register_profile("explore", derandomize=False, print_blob=True)
 settings.load_profile("fixed")
 
-ROOT = Path(__file__).parents[1]
+# The scheduler knows tests by their ids alone. The first process that has collected the tests writes here which of them have the mark `spark`.
+SPARK_TESTS = Path(tempfile.gettempdir()) / f"watersmeet-spark-tests-{os.getpid()}.json"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="approve what golden tests print now")
+
+
+def pytest_unconfigure() -> None:
+    SPARK_TESTS.unlink(missing_ok=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Tests that use the session of Spark have the mark `spark`, and where tests are spread over processes the scheduler is told."""
+    marked = [item.nodeid for item in items if item.get_closest_marker("spark") is not None]
+    unmarked = [item.nodeid for item in items if "spark" in getattr(item, "fixturenames", ()) and item.nodeid not in marked]
+    if unmarked:
+        raise pytest.UsageError(f"these use the session of Spark and lack the mark spark: {', '.join(unmarked)}")
+    worker = getattr(config, "workerinput", {})
+    if worker.get("workerid") == "gw0":
+        Path(worker["spark_tests"]).write_text(json.dumps(marked), encoding="utf-8")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["spark_tests"] = str(SPARK_TESTS)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -31,15 +56,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Together(LoadScopeScheduling):  # type: ignore[misc, unused-ignore]
         def _split_scope(self, nodeid: str) -> str:
-            return _shared(nodeid.partition("::")[0]) or nodeid
+            if nodeid.startswith("tests/browser/"):
+                return "browser"
+            return "spark" if nodeid in _spark_tests() else nodeid
 
     return Together(config, log)
 
 
 @cache
-def _shared(path: str) -> str:
-    """What the tests of a file share: a JVM, a browser, or nothing."""
-    text = (ROOT / path).read_text()
-    if path.startswith("tests/browser/"):
-        return "browser"
-    return "spark" if "spark: SparkSession" in text else ""
+def _spark_tests() -> frozenset[str]:
+    """Asked for only when all processes have collected."""
+    return frozenset(json.loads(SPARK_TESTS.read_text(encoding="utf-8")))

@@ -17,12 +17,15 @@ import math
 from dataclasses import replace
 
 from models.plan import Proof
-from models.request import CacheMode, Objective
+from models.request import CacheMode, Objective, PlanRequest, Query
 from solvers import words
+from solvers.caches.attributes import Attributes
+from solvers.caches.floor import least_cpu_of_all
 from solvers.cost import CostModel
+from solvers.deadline import Deadline
 from solvers.lower_bound import largest_factor, memory_lower_bound
 from solvers.search import Found, Problem
-from solvers.tolerances import ROUNDED
+from solvers.tolerances import ROUNDED, SUMMED
 
 __all__ = ["can_exist", "least_cpu", "with_caches_allowed"]
 
@@ -41,32 +44,44 @@ def can_exist(model: CostModel, mode: CacheMode) -> bool:
 def least_cpu(model: CostModel) -> float:
     """What every plan must do: keep the windows and make the results."""
     keeping = min(model.costs.append, model.costs.insert + model.costs.delete)
-    return math.fsum([model.costs.join * model.rate(model.graph.all), *(keeping * rate for rate in model.graph.rates)]) / ROUNDED
+    return math.fsum([model.costs.join * model.rate(model.graph.all), *(keeping * rate for rate in model.graph.rates)]) / SUMMED
 
 
-def _bound(problem: Problem) -> float:
-    """What no plan with caches is better than, by the objective."""
+def _bound(problem: Problem, least: float) -> float:
+    """What no plan with caches is better than, by the objective; `least` is what every plan needs of CPU."""
     model, caps = problem.model, problem.caps
     if problem.objective is Objective.MIN_CPU:
-        return least_cpu(model)
+        return least
     if problem.objective is Objective.MIN_MEMORY:
         return memory_lower_bound(model)
-    return largest_factor(model, caps, lambda scaled: least_cpu(scaled))
+    return largest_factor(model, caps, least_cpu)
 
 
-def with_caches_allowed(problem: Problem, mode: CacheMode, tree: Found, best: Found, value: float) -> Found:
+def _least(problem: Problem, query: Query, tree: Found, best: Found, deadline: Deadline) -> float:
+    """A lower bound of the CPU of all plans, worked out as far as it matters: under the objective, and where the cap on CPU decides."""
+    least, caps = least_cpu(problem.model), problem.caps
+    fits = caps.admit(best.best)
+    enough = tree.best.cpu if fits else caps.cpu
+    if least * ROUNDED >= enough or math.isinf(enough) or (fits and problem.objective is not Objective.MIN_CPU):
+        return least
+    found = least_cpu_of_all(problem.model, Attributes.of(query, problem.model.graph), enough * ROUNDED, deadline)
+    return least if found is None else max(least, found)
+
+
+def with_caches_allowed(problem: Problem, request: PlanRequest, tree: Found, best: Found, value: float, deadline: Deadline) -> Found:
     """`best`, the plan that was chosen with or without caches, with what is proven of it; `tree` is what the search found and proved.
 
     `value` is what `best` has by the objective, its caches counted.
     """
     model, caps = problem.model, problem.caps
-    if not can_exist(model, mode):
+    if not can_exist(model, request.options.caches):
         return best
-    bound = _bound(problem)
+    least = _least(problem, request.query, tree, best, deadline)
+    bound = _bound(problem, least)
     fits = caps.admit(best.best)
     if not fits:
         # Caches only add memory: where that alone is short, or every plan is over a cap, no cache helps.
-        hopeless = memory_lower_bound(model) > caps.memory_bytes or least_cpu(model) > caps.cpu
+        hopeless = memory_lower_bound(model) > caps.memory_bytes or least > caps.cpu
         proven = hopeless or (tree.proof is Proof.OPTIMAL and math.isinf(caps.cpu))
     else:
         from_above = problem.objective is Objective.MAX_HEADROOM
@@ -74,7 +89,7 @@ def with_caches_allowed(problem: Problem, mode: CacheMode, tree: Found, best: Fo
         # Without a cap on CPU a cache gains nothing but CPU, which these objectives do not look at.
         no_use = problem.objective is not Objective.MIN_CPU and math.isinf(caps.cpu)
         proven = at_bound or (tree.proof is Proof.OPTIMAL and no_use)
-        if proven and not at_bound:
+        if proven and tree.proof is Proof.OPTIMAL and best.best is tree.best:
             return best
     proof = Proof.OPTIMAL if proven else Proof.BOUNDED
     if not math.isfinite(bound):

@@ -24,7 +24,7 @@ from solvers.deadline import Deadline
 from solvers.graph import bits
 from solvers.probe_order import Orders
 
-__all__ = ["MAX_INPUTS", "joint_orders"]
+__all__ = ["MAX_INPUTS", "CacheableJoin", "joint_orders"]
 
 MAX_INPUTS = 5  # a few milliseconds; six take ten times as long
 
@@ -35,7 +35,7 @@ _Path = tuple[float, tuple[int, ...], tuple[tuple[_Element, object], ...]]
 
 
 @dataclass
-class _Join:
+class CacheableJoin:
     """One join, its inputs as bits, with what the paths ask again and again."""
 
     model: CostModel
@@ -168,7 +168,7 @@ def joint_orders(model: CostModel, attributes: Attributes, blocks: tuple[int, ..
     """
     if not 3 <= len(blocks) <= MAX_INPUTS:
         return None
-    join = _Join(model, attributes, blocks)
+    join = CacheableJoin(model, attributes, blocks)
     update = model.costs.insert + model.costs.delete
     every = [element for element in join.elements() if join.could_pay(element, update)]
     if not every or math.fsum(join.path(k, frozenset(every), free=True)[0] for k in range(len(blocks))) >= limit:
@@ -191,6 +191,6 @@ def joint_orders(model: CostModel, attributes: Attributes, blocks: tuple[int, ..
     return tuple(path[1] for path in paths) if chosen and math.isfinite(best) else None
 
 
-def _total(join: _Join, paths: list[_Path], update: float) -> float:
+def _total(join: CacheableJoin, paths: list[_Path], update: float) -> float:
     groups = {use for path in paths for use in path[2]}
     return math.fsum([*(path[0] for path in paths), *(update * join.model.rate(join.streams[element[1]]) for element, _ in groups)])

@@ -5,8 +5,8 @@ and results are unpacked into the columns of the streams' rows. Checkpoints, ret
 state modules lie in its state store as chunks of columns. Statistics leave the operator beside the results, one
 note per cell and batch, and are taken out by `observe` before the sink.
 
-What is state, and so must stay when another plan takes over a checkpoint: the streams with their windows and columns,
-the predicates, and the grid. Probe orders, algorithms, caches and allowances are not; materialized states are made
+What is state, and so must stay when another plan takes over a checkpoint: what `spark_adapter.layout` says of the streams and
+predicates, and the grid. Probe orders, algorithms, caches and allowances are not; materialized states are made
 anew from the streams' states where the plan before did not keep them.
 """
 
@@ -28,7 +28,7 @@ from spark_adapter.stem.program import Program, program_of
 from spark_adapter.stem.shares import Dimension, Grid, choose_grid, spread_keys
 from spark_adapter.stem.worker import OUTPUT, PACKETS, CellProcessor, Packer, Unpacker
 
-__all__ = ["OBSERVED", "grid_from", "layout", "parallelism", "settings", "stem"]
+__all__ = ["OBSERVED", "cells_layout", "grid_from", "parallelism", "settings", "stem"]
 
 OBSERVED = "watersmeet"
 """The name under which the notes are in Spark's progress."""
@@ -63,17 +63,9 @@ def _narrow(frame: DataFrame) -> bool:
     return len(fields) <= NARROW and all(isinstance(field.dataType, FIXED) for field in fields if field.name != "row")
 
 
-def layout(plan: Plan, streams: Mapping[str, DataFrame], grid: Grid, partitions: int) -> dict[str, Any]:
-    """All that is state, in a form that can be written down and compared."""
+def cells_layout(grid: Grid, partitions: int) -> dict[str, Any]:
+    """Where rows lie, in a form that can be written down and compared."""
     return {
-        "streams": {
-            stream.name: {
-                "window": stream.window.model_dump(mode="json"),
-                "columns": streams[stream.name].schema.simpleString(),
-            }
-            for stream in sorted(plan.query.streams, key=lambda stream: stream.name)
-        },
-        "predicates": sorted(f"{p.left} {p.op.value} {p.right}" for p in plan.query.predicates),
         "grid": [{"share": d.share, "attributes": dict(sorted(d.attributes.items()))} for d in grid.dimensions],
         "partitions": partitions,
     }

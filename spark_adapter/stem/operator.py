@@ -120,6 +120,7 @@ class _Counts:
     pairs: float = 0.0
     measured: int = 0
     cpu: float = 0.0
+    shed: int = 0
 
 
 def _stacked(frames: Iterable[pl.DataFrame | None]) -> pl.DataFrame | None:
@@ -226,7 +227,7 @@ class _Batch:
             "cell": self.cell,
             "watermark": self.watermark,
             "streams": streams,
-            "steps": [[*step, c.rows_in, c.rows_out, c.pairs, c.measured, c.cpu] for step, c in self.counts.items()],
+            "steps": [[*step, c.rows_in, c.rows_out, c.pairs, c.measured, c.cpu, c.shed] for step, c in self.counts.items()],
             "states": _sizes(self.program, self.grid, self.cell, chunks),
             "caches": caches,
             "results": sum(frame.height for frame in results),
@@ -278,11 +279,11 @@ class _Batch:
                 first, last = kept["ts"].min(), kept["ts"].max()
                 assert isinstance(first, int) and isinstance(last, int)
                 self.meta["latest"][stream.name] = max(last, self.meta["latest"].get(stream.name, last))
+            let_in = _chosen(kept, self.program.admitted, salt=0)
             if self.grid.home(self.cell, (stream.name,)):
-                seen[stream.name] = {"rows": kept.height, "late": frame.height - kept.height}
+                seen[stream.name] = {"rows": kept.height, "late": frame.height - kept.height, "shed": kept.height - let_in.height}
                 if kept.height:
                     seen[stream.name] |= {"first": first, "last": last}
-            let_in = _chosen(kept, self.program.admitted, salt=0)
             if let_in.height:
                 punctual[stream.name] = let_in
         self.horizon = max(self.watermark, self._least_watermark())
@@ -455,7 +456,7 @@ class _Batch:
         while i < len(route.steps) and partial is not None:
             if i in segments:
                 segment = segments[i]
-                partial = self._through_cache(join, k, route, segment, self._admitted(partial, route.steps[i]))
+                partial = self._through_cache(join, k, route, segment, self._admitted(partial, join, route, i))
                 i = segment.last
             else:
                 partial = self._counted_step(join, k, route, i, partial)
@@ -477,9 +478,7 @@ class _Batch:
         started = time.process_time()
         target = self._visible(join, k, step.target)
         members = step.target.split("+")
-        if self.grid.home(self.cell, step.arriving):
-            counts.rows_in += partial.height
-        admitted = self._admitted(partial, step)
+        admitted = self._admitted(partial, join, route, i)
         joined = self._joined(admitted, target, step)
         if self.grid.home(self.cell, (*step.arriving, *members)):
             made = 0 if joined is None else joined.height
@@ -499,11 +498,17 @@ class _Batch:
         pairs: float = within.mean() * left.height * right.height
         return pairs
 
-    def _admitted(self, frame: pl.DataFrame | None, step: Step) -> pl.DataFrame | None:
-        """The share of rows that may probe, chosen by their hash: the same rows in every run and in every cell."""
-        if frame is None or step.share >= 1.0:
-            return frame
-        admitted = _chosen(frame, step.share, step.salt)
+    def _admitted(self, arrived: pl.DataFrame, join: Join, route: Route, i: int) -> pl.DataFrame | None:
+        """Of the rows that arrive at a step those that may probe, chosen by their hash: the same rows in every run and in every cell.
+
+        Both are counted, in one cell of those that have copies of a row.
+        """
+        step = route.steps[i]
+        admitted = _chosen(arrived, step.share, step.salt)
+        if self.grid.home(self.cell, step.arriving):
+            counts = self.counts.setdefault((join.name, route.name, i), _Counts())
+            counts.rows_in += arrived.height
+            counts.shed += arrived.height - admitted.height
         return admitted if admitted.height else None
 
     def _joined(self, left: pl.DataFrame | None, right: pl.DataFrame | None, step: Step, residual: Sequence[Comparison] = ()) -> pl.DataFrame | None:
@@ -573,8 +578,6 @@ class _Batch:
         joined = self._joined(partial, entries.rows, Step(segment.cache, equal, (), False), segment.residual)
         step = route.steps[segment.first]
         counts = self.counts.setdefault((join.name, route.name, segment.first), _Counts())
-        if self.grid.home(self.cell, step.arriving):
-            counts.rows_in += partial.height
         if joined is not None and self.grid.home(self.cell, (*step.arriving, *cache.streams)):
             counts.rows_out += joined.height
         counts.cpu += time.process_time() - started

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from models.plan import Plan
     from models.request import Query
 
-__all__ = ["Dimension", "Grid", "choose_grid", "spread_keys"]
+__all__ = ["Dimension", "Grid", "choose_grid", "copied", "spread_keys"]
 
 MAX_TRIED = 20_000  # under a second, and more than p = 64 over a dozen attributes needs
 
@@ -84,6 +85,16 @@ class Grid:
     def copies(self, streams: Sequence[str]) -> int:
         """How many cells hold a row of these streams."""
         return math.prod(dimension.share for dimension in self.dimensions if not any(stream in dimension.attributes for stream in streams))
+
+
+def copied(plan: Plan, grid: Grid) -> float:
+    """By what factor the grid's copies multiply the bytes of a plan's states: the copies of each state's rows, weighed by its bytes."""
+    states: list[tuple[tuple[str, ...], float]] = [
+        ((stream.name,), (stream.window.rows or stream.rate * (stream.window.seconds or 0)) * stream.tuple_bytes) for stream in plan.query.streams
+    ]
+    states += [(tuple(operator.streams), operator.state_bytes) for operator in plan.operators[:-1]]
+    states += [(tuple(cache.streams), cache.memory_bytes) for cache in plan.caches]
+    return math.fsum(grid.copies(streams) * held for streams, held in states) / math.fsum(held for _, held in states)
 
 
 def choose_grid(query: Query, cells: int) -> Grid:

@@ -22,6 +22,7 @@ __all__ = ["Measured"]
 class _Stream:
     rows: int = 0
     late: int = 0
+    shed: int = 0
     first: int | None = None
     last: int | None = None
 
@@ -35,6 +36,7 @@ class _Stream:
     def add(self, note: Mapping[str, int]) -> None:
         self.rows += note["rows"]
         self.late += note["late"]
+        self.shed += note["shed"]
         if "first" in note:
             self.first = note["first"] if self.first is None else min(self.first, note["first"])
             self.last = note["last"] if self.last is None else max(self.last, note["last"])
@@ -47,6 +49,7 @@ class _Step:
     pairs: float = 0.0
     measured: int = 0
     cpu: float = 0.0
+    shed: int = 0
 
 
 @dataclass(slots=True)
@@ -57,17 +60,19 @@ class _Figures:
     """Key → hits, misses."""
     cpu: dict[str, float] = field(default_factory=dict)
     results: int = 0
+    restored: int = 0
 
     def add(self, note: Mapping[str, Any]) -> None:
         for name, seen in note.get("streams", {}).items():
             self.streams.setdefault(name, _Stream()).add(seen)
-        for operator, name, i, rows_in, rows_out, pairs, measured, cpu in note.get("steps", ()):
+        for operator, name, i, rows_in, rows_out, pairs, measured, cpu, shed in note.get("steps", ()):
             step = self.steps.setdefault((operator, name, i), _Step())
             step.rows_in += rows_in
             step.rows_out += rows_out
             step.pairs += pairs
             step.measured += measured
             step.cpu += cpu
+            step.shed += shed
         for key, seen in note.get("caches", {}).items():
             counts = self.caches.setdefault(key, [0, 0])
             counts[0] += seen["hits"]
@@ -75,6 +80,23 @@ class _Figures:
         for part, seconds in note.get("cpu", {}).items():
             self.cpu[part] = self.cpu.get(part, 0.0) + seconds
         self.results += note.get("results", 0)
+        self.restored += note.get("worker", {}).get("restored", 0)
+
+
+@dataclass(slots=True)
+class _Workers:
+    """What the processes that work off cells hold, by what each cell last said."""
+
+    cells: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+
+    def said(self, restored: int) -> dict[str, int]:
+        resident = {cell["name"]: cell["resident"] for cell in self.cells.values()}
+        return {
+            "disk_bytes": sum(cell["disk"] for cell in self.cells.values()),
+            "memory_bytes": sum(resident.values()),
+            "processes": len(resident),
+            "restored": restored,
+        }
 
 
 class Measured:
@@ -86,6 +108,7 @@ class Measured:
         self._states: dict[tuple[int, str], Sequence[int]] = {}
         """(cell, state) → rows and bytes when last heard of: a cell that is idle still holds them."""
         self._caches: dict[tuple[int, str], tuple[int, float]] = {}
+        self._workers = _Workers()
 
     def add(self, notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Take in the notes of one batch; returns that batch's figures."""
@@ -97,6 +120,8 @@ class Measured:
                 self._states[note["cell"], name] = size
             for key, seen in note.get("caches", {}).items():
                 self._caches[note["cell"], key] = (seen["rows"], seen["bytes"])
+            if "worker" in note:
+                self._workers.cells[note["cell"]] = note["worker"]
         return self._said(batch)
 
     def summary(self) -> dict[str, Any]:
@@ -146,12 +171,12 @@ class Measured:
                     if seen is not None:
                         steps.append(
                             {"operator": join.name, "input": route.name, "step": i, "target": self._name(step.target)}
-                            | {"rows_in": seen.rows_in, "rows_out": seen.rows_out}
+                            | {"rows_in": seen.rows_in, "shed": seen.shed, "rows_out": seen.rows_out}
                             | {"selectivity": seen.measured / seen.pairs if seen.pairs > 0 else None, "cpu_seconds": seen.cpu}
                         )
         return {
             "streams": [
-                {"stream": stream.name, "rows": arrived.rows, "late": arrived.late, "rate": arrived.rate}
+                {"stream": stream.name, "rows": arrived.rows, "late": arrived.late, "shed": arrived.shed, "rate": arrived.rate}
                 for stream in self.program.streams
                 if (arrived := figures.streams.get(stream.name)) is not None
             ],
@@ -168,6 +193,8 @@ class Measured:
                 for segment in route.segments
             ],
             "results": figures.results,
+            "shed": {"rows": sum(seen.shed for seen in figures.streams.values()), "probes": sum(seen.shed for seen in figures.steps.values())},
+            "workers": self._workers.said(figures.restored),
             "cpu_seconds": dict(sorted(figures.cpu.items())),
         }
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -118,6 +119,9 @@ class _Store:
     given once and never again: a copy of that name is that value, whichever attempt of whichever batch wrote it. Copies may vanish at any time.
     """
 
+    restored = 0
+    """How many values came from Spark's store because a copy was not there."""
+
     def __init__(self, state: MapState, folder: Path) -> None:
         self.state, self.folder = state, folder
         found = self.get(COPIES)
@@ -131,6 +135,7 @@ class _Store:
             found = {key[0]: bytes(value[0]) for key, value in self.state.iterator() if key[0] not in (COPIES, META)}
             for key, value in found.items():
                 self._copy(key, value)
+            self.restored += len(found)
             return found
 
     def get(self, key: str) -> bytes | None:
@@ -149,6 +154,10 @@ class _Store:
     def close(self) -> None:
         """After the last change."""
         self.state.updateValue((COPIES,), (json.dumps(self.copies).encode(),))
+
+    def disk(self) -> int:
+        """Bytes of this cell's copies, as they lie on the disk."""
+        return sum(_size(self.folder / copy) for copy in self.copies.values())
 
     def _copy(self, key: str, value: bytes) -> None:
         self._forget(key)
@@ -221,10 +230,30 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
                 self.handle.deleteTimer(timer)
         if wanted is not None and wanted not in registered:
             self.handle.registerTimer(wanted)
-        said = [Row(rows=None, note=json.dumps(outcome.statistics))]
+        worker = {"name": f"{gethostname()}/{os.getpid()}", "resident": _resident(), "disk": store.disk(), "restored": store.restored}
+        said = [Row(rows=None, note=json.dumps(outcome.statistics | {"worker": worker}))]
         for frame in outcome.results:
             said += [Row(rows=encode(part), note=None) for part in frame.iter_slices(RESULT_ROWS)]
         return iter(said)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0  # copies may vanish
+
+
+def _resident() -> int:
+    """Bytes of memory that this process has now; where the system does not say, what it had at most."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        import resource
+        import sys
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _watermark(timer_values: TimerValues) -> int:

@@ -130,3 +130,21 @@ def test_the_figures_in_the_readme_are_those_of_the_example(capsys: pytest.Captu
         assert str(figure) in readme
     drawing = output(capsys, "explain", str(AUCTION))[1].split("\n\n")[0]
     assert drawing in readme
+
+
+@pytest.mark.parametrize("command", ["run", "export"])
+def test_spark_that_is_missing_is_not_installed_unasked(
+    command: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """None in `sys.modules` is a module that cannot be found. pip itself runs, and finds here that everything is there already."""
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    document = tmp_path / "document.json"
+    document.write_text("{}")
+    code, _, err = output(capfd, command, str(document), str(document))
+    assert code == 2
+    assert f"Install it with: {sys.executable} -m pip install 'pyspark[sql]" in err
+    assert "--install" in err
+    assert "is this file a plan" not in err
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    code, _, err = output(capfd, command, str(document), str(document), "--install")
+    assert (code, "is this file a plan" in err) == (2, True), err

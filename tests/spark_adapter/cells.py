@@ -20,7 +20,21 @@ from spark_adapter.stem.program import Program, program_of
 from spark_adapter.stem.shares import Grid, choose_grid
 from tests.spark_adapter.plans import Shape, make_plan
 
-__all__ = ["SECOND", "Batch", "Case", "Cells", "Memory", "by_definition", "cases", "plans", "queries", "reordered", "with_caches", "with_shares"]
+__all__ = [
+    "SECOND",
+    "Batch",
+    "Case",
+    "Cells",
+    "Memory",
+    "by_definition",
+    "cases",
+    "plans",
+    "queries",
+    "reordered",
+    "watermarks",
+    "with_caches",
+    "with_shares",
+]
 
 SECOND = 1_000_000
 ATTRIBUTES = ("x", "y")
@@ -208,12 +222,33 @@ class Case:
     plan: Plan
     batches: list[tuple[Batch, int]]
     parallelism: int
+    delays: Mapping[str, int]
+    """Milliseconds by which Spark's watermark trails each stream, where it is Spark that moves it."""
+
+
+def watermarks(batches: Sequence[Batch], delays: Mapping[str, int]) -> list[int]:
+    """The watermark at the start of each batch as Spark moves it, in microseconds; −1 while there is none.
+
+    It is the earliest over the streams, each by the latest event time of all batches before, in whole milliseconds, less the stream's delay;
+    it waits until every stream has had a row, and never goes back.
+    """
+    found, watermark = [], -1
+    latest: dict[str, int] = {}
+    for batch in batches:
+        found.append(watermark)
+        for name, rows in batch.items():
+            for row in rows:
+                latest[name] = max(latest.get(name, 0), row["ts"] // 1000)
+        if len(latest) == len(delays):
+            watermark = max(watermark, min(1000 * (latest[name] - delay) for name, delay in delays.items()))
+    return found
 
 
 @st.composite
 def cases(draw: st.DrawFn, counted: bool = False, most_streams: int = 4) -> Case:
     query = draw(queries(counted, most_streams))
-    return Case(draw(plans(query)), draw(batches(query)), draw(st.sampled_from([1, 2, 4])))
+    delays = {stream.name: draw(st.sampled_from([0, 250, 1000, 2000])) for stream in query.streams}
+    return Case(draw(plans(query)), draw(batches(query)), draw(st.sampled_from([1, 2, 4])), delays)
 
 
 @st.composite

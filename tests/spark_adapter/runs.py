@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from models.bindings import Bindings
 from models.plan import Plan
 from models.request import Query
 from spark_adapter.pipeline import Pipeline
-from tests.spark_adapter.cells import SECOND, Batch, Case, by_definition
+from tests.spark_adapter.cells import SECOND, Batch, Case, by_definition, watermarks
 from tests.spark_adapter.nested_loop import Row, nested_loop
 from tests.spark_adapter.plans import bindings_of, moment, write_stream
 
@@ -32,12 +33,13 @@ __all__ = [
     "TOGETHER",
     "Ids",
     "Job",
-    "differences",
+    "Trial",
     "generated",
     "ids",
     "run",
     "run_all",
     "started",
+    "tried",
     "true_ids",
     "write",
     "written",
@@ -47,7 +49,8 @@ SCHEMA = "id BIGINT, ts TIMESTAMP, x BIGINT, y BIGINT, z BIGINT"
 TOGETHER = 4  # pipelines at a time: a batch is mostly waiting, for tasks to be scheduled and files to be renamed
 STARTING = threading.Lock()  # a start changes the session's settings for a moment
 ATTEMPTS = 5
-TOO_SLOW = "failed to connect back"  # Spark gives a Python worker ten seconds to start, which a machine that is busy with other things may miss
+# Spark gives a Python worker ten seconds to start and to be heard, which a machine that is busy with other things may miss.
+TOO_SLOW = ("failed to connect back", "CANNOT_OPEN_SOCKET", "Accept timed out")
 
 # A batch without rows comes last otherwise, to let go of state: a third of the time where there are two with rows. Tests of state have it.
 NO_LAST_BATCH = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
@@ -69,6 +72,10 @@ class Job:
     """Further fields of the bindings, and `watermark`."""
     bindings: Bindings | None = None
     """Bindings of its own, instead of all that."""
+    shed: bool = False
+    """Whether the plan may shed load."""
+    whole: bool = False
+    """Whether it must be one run from its first batch to its last: what is late depends on what a run has seen."""
 
     @property
     def out(self) -> Path:
@@ -112,14 +119,17 @@ def run_all(spark: SparkSession, jobs: Sequence[Job]) -> list[Pipeline]:
 
 
 def _ended(spark: SparkSession, job: Job, pipeline: Pipeline) -> Pipeline:
-    """The pipeline at its end; one whose worker was too slow to start goes on from its checkpoint."""
+    """The pipeline at its end; one whose worker was too slow to start goes on from its checkpoint, or begins anew where it must be whole."""
     for attempt in range(ATTEMPTS):
         try:
             assert pipeline.await_termination()
             break
         except StreamingQueryException as error:
-            if TOO_SLOW not in str(error) or attempt == ATTEMPTS - 1:
+            if not any(slow in str(error) for slow in TOO_SLOW) or attempt == ATTEMPTS - 1:
                 raise
+            if job.whole:
+                for name in ("out", "checkpoint"):
+                    shutil.rmtree(job.out / name, ignore_errors=True)
             pipeline = started(spark, job)
     return pipeline
 
@@ -129,11 +139,36 @@ def started(spark: SparkSession, job: Job) -> Pipeline:
     schemas = {stream.name: SCHEMA for stream in job.plan.query.streams}
     bindings = job.bindings or bindings_of(job.folder, schemas, **(own | dict(job.more)))
     with STARTING:
-        return spark_adapter.compile(job.plan, bindings, spark, job.engine, cells=job.cells).start()
+        return spark_adapter.compile(job.plan, bindings, spark, job.engine, cells=job.cells, shed=job.shed).start()
 
 
-def differences(spark: SparkSession, folder: Path, cases: Sequence[Case]) -> list[tuple[Case, Ids, Ids]]:
-    """The cases whose results on Spark are not those of the definition, with what is missing and what is too much.
+@dataclass(frozen=True)
+class Trial:
+    """One case on Spark, and by the definition."""
+
+    case: Case
+    found: Ids
+    expected: Ids
+    late: int
+    """Rows that Spark counted as late."""
+    expected_late: int
+    arrived: int
+    held: int
+    """Rows that its streams' states held in the end."""
+
+    @property
+    def right(self) -> bool:
+        return self.found == self.expected and self.late == self.expected_late
+
+    def __str__(self) -> str:
+        wrong = f"missing {self.expected - self.found}, too much {self.found - self.expected}, late {self.late} instead of {self.expected_late}"
+        return f"{wrong}: {self.case}"
+
+
+def tried(spark: SparkSession, folder: Path, cases: Sequence[Case]) -> list[Trial]:
+    """The cases on Spark and by the definition, under watermarks as short as the cases': rows come late, and states let go of theirs.
+
+    A batch is a file, so it is known what Spark has seen before each, and with that its watermark: what is late is no guess.
 
     Rows with the same event time in one batch have an order of arrival that only their hashes decide, and these are others on
     Spark: where windows are counted in rows, every row gets a time of its own.
@@ -152,15 +187,29 @@ def differences(spark: SparkSession, folder: Path, cases: Sequence[Case]) -> lis
                 path = own / stream.name / f"{n}.json"
                 path.write_text("".join(json.dumps(row) + "\n" for row in rows))
                 os.utime(path, (1_000_000_000 + n, 1_000_000_000 + n))
-        jobs.append(Job(case.plan, own, case.parallelism, more={"watermark": "1 hour", "spark": NO_LAST_BATCH}))
-    run_all(spark, jobs)
-    found = []
-    for case, job in zip(moved, jobs, strict=True):
-        expected = by_definition(case.plan.query, [(batch, -1) for batch, _ in case.batches])
-        results = ids(case.plan.query, job.out)
-        if results != expected:
-            found.append((case, expected - results, results - expected))
-    return found
+        bound = bindings_of(own, {stream.name: SCHEMA for stream in case.plan.query.streams}, spark=NO_LAST_BATCH).model_dump(by_alias=True)
+        for name, delay in case.delays.items():
+            bound["streams"][name]["watermark"] = f"{delay} milliseconds"
+        jobs.append(Job(case.plan, own, case.parallelism, bindings=Bindings.model_validate(bound), whole=True))
+    trials = []
+    for case, job, pipeline in zip(moved, jobs, run_all(spark, jobs), strict=True):
+        batches = [batch for batch, _ in case.batches]
+        timed = list(zip(batches, watermarks(batches, case.delays), strict=True))
+        times = [(row["ts"], watermark) for batch, watermark in timed for rows in batch.values() for row in rows]
+        progress = pipeline.progress
+        streams = [state for state in progress.statistics["states"] if len(state["streams"]) == 1]
+        trials.append(
+            Trial(
+                case,
+                ids(case.plan.query, job.out),
+                by_definition(case.plan.query, timed),
+                progress.late,
+                sum(1 for ts, watermark in times if ts < watermark),
+                len(times),
+                sum(state["rows"] for state in streams),
+            )
+        )
+    return trials
 
 
 def _apart(case: Case) -> list[tuple[Batch, int]]:

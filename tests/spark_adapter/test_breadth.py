@@ -242,7 +242,7 @@ def test_allowances_below_1_give_their_share_of_the_right_rows_in_every_grid(spa
     for title, plan in {"tree": with_shares(tree, half), "flat": with_shares(flat, both)}.items():
         for cells in (1, 2, 4):
             jobs[title, cells] = Job(
-                plan, tmp_path, cells, place=tmp_path / f"{title} {cells}", more={"watermark": "3 seconds", "spark": NO_LAST_BATCH}
+                plan, tmp_path, cells, place=tmp_path / f"{title} {cells}", more={"watermark": "3 seconds", "spark": NO_LAST_BATCH}, shed=True
             )
     run_all(spark, list(jobs.values()))
     for title, share in {"tree": 0.5, "flat": 0.49}.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ REPORT: dict[str, Any] = {
     "batchDuration": 2500,
     "eventTime": {"max": "2026-01-01T00:12:29.500Z", "watermark": "2026-01-01T00:09:59.500Z"},
     "stateOperators": [
-        {"numRowsTotal": 36745, "memoryUsedBytes": 6029264, "numRowsDroppedByWatermark": 3},
+        {"numRowsTotal": 36745, "memoryUsedBytes": 1029264, "numRowsDroppedByWatermark": 3, "customMetrics": {"rocksdbSstFileSize": 5000000}},
         {"numRowsTotal": 2102, "memoryUsedBytes": 651610, "numRowsDroppedByWatermark": 0},
     ],
     "sink": {"numOutputRows": -1},
@@ -28,8 +29,10 @@ def test_a_tick_adds_up_what_spark_reports() -> None:
 
 
 def test_an_engine_that_measures_itself_is_believed() -> None:
-    tick = tick_of(REPORT, Measured(100, 1, 50, 500), Measured(120, 3, 60, 600))
-    assert (tick.rows_out, tick.late, tick.state_rows, tick.state_bytes) == (20, 2, 60, 600)
+    tick = tick_of(REPORT, Measured(100, 1, 50, 7, 8, 500, 1000), Measured(120, 3, 60, 9, 12, 600, 900))
+    assert (tick.rows_out, tick.late, tick.state_rows) == (20, 2, 60)
+    assert (tick.shed_rows, tick.shed_probes) == (2, 4)
+    assert (tick.state_bytes, tick.disk_bytes, tick.memory_bytes) == (6680874, 600, 900)
 
 
 def test_there_is_no_lag_before_the_first_watermark_or_without_rows() -> None:
@@ -38,8 +41,14 @@ def test_there_is_no_lag_before_the_first_watermark_or_without_rows() -> None:
 
 
 def test_a_line_has_rates_state_lag_and_time() -> None:
-    expected = "batch 4 | 3,000 rows/s in, 3,496 out | state 38,847 rows, 6.4 MiB | watermark 150.0 s behind | 2.5 s | 3 late"
+    expected = "batch 4 | 3,000 rows/s in, 3,496 out | state 38,847 rows, store 6.4 MiB | watermark 150.0 s behind | 2.5 s | 3 late"
     assert line(tick_of(REPORT)) == expected
+
+
+def test_a_line_says_what_workers_hold_and_what_was_shed() -> None:
+    told = line(tick_of(REPORT, Measured(0, 0, 0), Measured(8741, 0, 60, 1200, 34, 2048, 3 * 1024**2)))
+    assert "| state 60 rows, store 6.4 MiB, workers 2.0 KiB on disk, 3.0 MiB in memory |" in told
+    assert told.endswith("| 2.5 s | shed 1,200 rows, 34 probes")
 
 
 def test_a_summary_has_totals_and_peaks() -> None:
@@ -48,8 +57,10 @@ def test_a_summary_has_totals_and_peaks() -> None:
         "2 batches in 4.0 s",
         "in     400 rows, 100 a second; 1 late and dropped",
         "out    30 rows, 8 a second",
-        "state  70 rows, 4.0 KiB at most; the plan foresaw 1.0 KiB",
+        "state  70 rows, store 4.0 KiB, each at most; the plan foresaw 1.0 KiB",
     ]
+    shedding = [replace(ticks[0], shed_rows=5, shed_probes=7), replace(ticks[1], shed_rows=1)]
+    assert summary(shedding, 4.0, 1024.0, shed=True)[2] == "shed   6 rows not let in, 7 probes not made: results are missing"
 
 
 class Terminal(io.StringIO):

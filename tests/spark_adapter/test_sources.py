@@ -150,6 +150,7 @@ def test_rows_that_can_be_in_no_result_are_left_out(document: dict[str, Any], sp
     assert [row.a_k for row in spark.table("present").collect()] == [1]
 
 
+@pytest.mark.spark
 def test_names_that_spark_cannot_tell_apart_are_refused(document: dict[str, Any], spark: SparkSession) -> None:
     query = make_query({"a": 1, "A": 1}, ["a.k = A.k"])
     document["streams"]["A"] = document["streams"].pop("b")

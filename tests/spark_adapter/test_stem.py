@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
@@ -22,14 +22,15 @@ from models.request import Query
 from spark_adapter.errors import AdapterError, CheckpointError, EngineError, PlanError
 from spark_adapter.pipeline import Pipeline
 from tests.spark_adapter import runs
-from tests.spark_adapter.cells import Case, cases, with_caches
+from tests.spark_adapter.cells import SECOND, Case, cases, with_caches
 from tests.spark_adapter.nested_loop import Row
 from tests.spark_adapter.plans import bindings_of, make_plan, make_query, moment
-from tests.spark_adapter.runs import SCHEMA, Job, differences, generated, ids, true_ids, write, written
+from tests.spark_adapter.runs import SCHEMA, Job, generated, ids, tried, true_ids, write, written
 
 pytestmark = pytest.mark.spark
 
 CHAIN = make_query({"a": 8, "b": 3.5, "c": 12, "d": 5}, ["a.x = b.x", "b.y = c.y", "c.z = d.z"])
+QUICK = make_query({"s0": 1, "s1": 2, "s2": 1}, ["s0.x = s1.x", "s1.y = s2.y"])
 CYCLE = make_query({"a": 6, "b": 4, "c": 10}, ["a.x = b.x", "b.y = c.y", "c.z = a.z"])
 
 
@@ -84,18 +85,60 @@ def test_copies_of_states_may_vanish_at_any_time_and_are_gone_at_the_end(spark: 
                 copies.unlink(missing_ok=True)
     assert ids(CHAIN, tmp_path) == true_ids(CHAIN, rows)
     assert found
+    assert pipeline.progress.statistics["workers"]["restored"] > 0
     assert set(root.glob("watersmeet-*")) <= before
 
 
+def test_states_are_read_from_copies_as_long_as_these_are_there(spark: SparkSession, tmp_path: Path) -> None:
+    rows = generated(CHAIN, 60, seed=3)
+    write(tmp_path, rows, files=6)
+    pipeline = run(spark, make_plan(CHAIN, [["a", "b"], "c", "d"]), tmp_path, 2, watermark="3 seconds")
+    assert ids(CHAIN, tmp_path) == true_ids(CHAIN, rows)
+    workers = pipeline.progress.statistics["workers"]
+    assert workers["restored"] == 0
+    assert 1 <= workers["processes"] <= 2
+    assert workers["memory_bytes"] > 20_000_000, "an interpreter with polars in it"
+
+
 @settings(
-    max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.data_too_large, HealthCheck.too_slow]
+    max_examples=2,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.data_too_large, HealthCheck.too_slow],
 )
 @given(several=st.lists(st.booleans().flatmap(lambda counted: cases(counted)), min_size=8, max_size=8))
 def test_random_plans_over_random_data_give_the_rows_of_the_definition(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, several: list[Case]
 ) -> None:
     """Eight plans an example: side by side they take less time than one after the other."""
-    assert differences(spark, tmp_path_factory.mktemp("random"), several) == []
+    trials = tried(spark, tmp_path_factory.mktemp("random"), several)
+    assert [str(trial) for trial in trials if not trial.right] == []
+
+
+LATE = Case(
+    make_plan(QUICK, [["s0", "s1"], "s2"]),
+    [
+        (
+            {
+                name: [{"id": 10 * n + k, "ts": (8 * n + 24 - 6 * k) * SECOND // 4, "x": k % 2, "y": 0} for k in range(5)]
+                for name in ("s0", "s1", "s2")
+            },
+            -1,
+        )
+        for n in range(1, 6)
+    ],
+    2,
+    {"s0": 0, "s1": 250, "s2": 1000},
+)
+
+
+def test_the_trials_of_random_plans_see_late_rows_and_states_that_let_go(spark: SparkSession, tmp_path: Path) -> None:
+    """Every batch reaches six seconds back behind a watermark of a second: what a random case does by chance."""
+    (trial,) = tried(spark, tmp_path, [LATE])
+    assert trial.right, str(trial)
+    assert trial.found
+    assert trial.expected_late > 10
+    assert trial.held < trial.arrived - trial.late - 10
 
 
 def test_another_plan_goes_on_with_a_checkpoint_and_another_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -123,6 +166,53 @@ def test_another_plan_goes_on_with_a_checkpoint_and_another_query_is_refused(spa
         compiled(other)
     with pytest.raises(CheckpointError, match="made by engine stem, not native"):
         compiled(CHAIN, "native")
+
+
+def test_a_checkpoint_is_refused_where_its_rows_would_mean_something_else(spark: SparkSession, tmp_path: Path) -> None:
+    """Everything that decides what is in a state: changed in turn, each is named with what it was and is."""
+    query = make_query({"a": 5, "b": 5}, ["a.k = b.k"])
+    plan = make_plan(query, ["a", "b"])
+    schema = "id BIGINT, ts TIMESTAMP, other TIMESTAMP, x STRING"
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0.json").write_text(json.dumps({"id": 1, "ts": "2026-01-01T00:00:01Z", "x": "K"}) + "\n")
+    same = bindings_of(tmp_path, dict.fromkeys("ab", schema), select=["a.id AS first", "b.id AS second"]).model_dump(mode="json", by_alias=True)
+    for stream in same["streams"].values():
+        stream["columns"] = {"k": "lower(x)"}
+
+    def changed(**parts: Any) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(json.dumps(same))
+        source = document["streams"]["a"]["source"]
+        source["options"] |= parts.pop("options", {})
+        source |= parts.pop("source", {})
+        document |= parts.pop("top", {})
+        document["streams"]["a"] |= parts
+        return document
+
+    differing = {
+        r"the expression of k of a was lower\(x\), now upper\(x\)": changed(columns={"k": "upper(x)"}),
+        "the event time of a was ts, now other": changed(event_time="other"),
+        "the option timestampFormat of a was none, now yyyy": changed(options={"timestampFormat": "yyyy"}),
+        "the source of a was json, now csv": changed(source={"format": "csv"}),
+        "the source columns of a were .*x:string>, now .*x:bigint>": changed(source={"schema": schema.replace("x STRING", "x BIGINT")}),
+        "the columns of a were .*, now .*row:struct<id:bigint,x:string>": changed(top={"select": ["a.id", "a.x", "b.id AS second"]}),
+        "its time zone was UTC, now Asia/Tokyo": changed(top={"spark": {"spark.sql.session.timeZone": "Asia/Tokyo"}}),
+    }
+    harmless = [
+        same,
+        changed(watermark="7 seconds"),
+        changed(options={"maxFilesPerTrigger": "9"}),
+        changed(top={"select": ["b.id AS second", "a.id + 1 AS first"]}),
+        changed(top={"sink": {"format": "noop"}}),
+    ]
+    for engine in ("stem", "native"):
+        own = {"checkpoint": str(tmp_path / engine), "sink": {"format": "noop"}}
+        spark_adapter.compile(plan, same | own, spark, engine).start().await_termination()
+        for reason, document in differing.items():
+            with pytest.raises(CheckpointError, match=f"another query: {reason}"):
+                spark_adapter.compile(plan, document | own, spark, engine)
+        for document in harmless:
+            spark_adapter.compile(plan, document | own, spark, engine)
 
 
 def test_what_is_wrong_is_said_before_anything_starts(spark: SparkSession, tmp_path: Path) -> None:

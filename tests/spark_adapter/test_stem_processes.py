@@ -11,7 +11,7 @@ import pytest
 
 from tests.bench.kill_trials import trials
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.spark_processes
 
 CLUSTER = """
 import json, sys

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 
+from models.plan import Plan
 from models.request import Query
-from spark_adapter.stem.shares import Grid, choose_grid, spread_keys
+from spark_adapter.stem.shares import Dimension, Grid, choose_grid, copied, spread_keys
 from tests.spark_adapter.cells import queries
+from tests.spark_adapter.plans import make_plan, make_query
 
 
 def sent(query: Query, grid: Grid) -> float:
@@ -28,6 +30,20 @@ def test_a_grid_has_as_many_cells_as_asked_and_every_dimension_belongs_to_a_stre
     for dimension in grid.dimensions:
         assert dimension.share > 1
         assert dimension.attributes
+
+
+def test_the_factor_of_copies_weighs_every_state_by_its_bytes() -> None:
+    """Four equal streams in a chain: in 64 cells every row lies eight times. A slow stream's copies weigh less, a subresult's its own bytes."""
+    chain = make_query({"a": 5, "b": 5, "c": 5, "d": 5}, ["a.x = b.x", "b.y = c.y", "c.z = d.z"])
+    plan = make_plan(chain, ["a", "b", "c", "d"])
+    assert copied(plan, Grid(())) == 1
+    assert copied(plan, choose_grid(chain, 64)) == 8
+    grid = Grid((Dimension(4, {"a": "x", "b": "x"}),))
+    document = make_plan(chain, [["a", "b"], "c", "d"]).model_dump(mode="json", by_alias=True)
+    document["query"]["streams"][2]["rate"] = 10.0
+    document["operators"][0]["state_bytes"] = 3000.0
+    # a, b and their join once; c and d four times: streams of 500, 500, 5000 and 500 bytes.
+    assert copied(Plan.model_validate(document), grid) == (500 + 500 + 4 * 5000 + 4 * 500 + 3000) / (6500 + 3000)
 
 
 @settings(max_examples=100, deadline=None)

@@ -89,12 +89,17 @@ def test_caches_never_make_a_plan_worse_and_keep_the_caps(seed: int, method: str
         made = plan(request_of(body, caches, method, resources=resources, objective=objective))
         assert made.qualified >= off.qualified
         if not made.caches:
-            assert made.model_dump(exclude={"explanation"}) == off.model_dump(exclude={"explanation"})
+            claims = {"explanation", "proof", "bound", "gap"}  # without caches as well, less may be proven where they are allowed
+            assert made.model_dump(exclude=claims) == off.model_dump(exclude=claims)
             continue
         check_against_the_naive_pricer(made)
         assert made.qualified
-        assert made.proof is (Proof.NONE if objective == "max_headroom" else Proof.BOUNDED)
-        assert made.bound is None or made.bound <= (made.cost.memory_bytes if objective == "min_memory" else made.cost.cpu) * (1 + 1e-12)
+        assert made.proof is not Proof.NONE
+        assert (
+            made.bound is None
+            or objective == "max_headroom"
+            or made.bound <= (made.cost.memory_bytes if objective == "min_memory" else made.cost.cpu) * (1 + 1e-12)
+        )
         if off.qualified:
             if objective == "min_cpu":
                 assert made.cost.cpu < off.cost.cpu
@@ -156,7 +161,7 @@ def test_caches_can_bring_a_plan_within_its_cpu_cap() -> None:
 
 def test_a_plan_without_wide_joins_is_left_alone() -> None:
     body = fast_probe()
-    assert plan(request_of(body, "auto", "bjtree")) == plan(request_of(body, "off", "bjtree"))
+    assert not plan(request_of(body, "auto", "bjtree")).caches
     body["streams"], body["predicates"] = body["streams"][:2], body["predicates"][:1]
     assert plan(request_of(body, "auto")) == plan(request_of(body, "off"))
 

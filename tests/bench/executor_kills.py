@@ -1,0 +1,200 @@
+"""Executors of a cluster killed and halted under a running pipeline: every result is there in the end, each once.
+
+    python -m tests.bench.executor_kills [--batches 24] [--blows 10] [--seed 0]
+
+A local cluster of two executors, each a process of its own, with tasks retried and speculation on, works through files, one per batch.
+After every other commit one executor is struck: killed with -9, so that its tasks are run again elsewhere and its part of the state
+comes from the checkpoint; or halted for some seconds, so that its tasks are run a second time beside it, and the first attempts go on
+when the second have committed. Spark's own log of events says how many tasks were lost and how many were run twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import spark_adapter
+from spark_adapter.session import open_session
+from tests.bench.kill_trials import PATIENCE, PLANS, QUERY, ROOT, SCHEMA, committed, rows, written
+from tests.spark_adapter.nested_loop import nested_loop
+from tests.spark_adapter.plans import bindings_of, write_stream
+
+__all__ = ["Outcome", "main", "struck"]
+
+PLAN = PLANS[1]  # a materialized pair: state that is made of state
+HALT = 4.0  # seconds: longer than a task takes, far shorter than what Spark takes for dead
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SETTINGS = {
+    "spark.driver.extraJavaOptions": QUICK,
+    "spark.executor.extraJavaOptions": QUICK,
+    "spark.task.maxFailures": "8",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.minTaskRuntime": "500ms",
+    "spark.speculation.multiplier": "1.5",
+    "spark.speculation.quantile": "0.5",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
+    "spark.eventLog.rolling.enabled": "false",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one run."""
+
+    killed: int
+    halted: int
+    batches: int
+    expected: int
+    wrong: int
+    """Results missing or doubled in the sink."""
+    counted: int
+    """Results as the pipeline itself counted them."""
+    shipped: bool
+    """Whether executors ran the code that was sent to them."""
+    executors_lost: int
+    speculated: int
+    """Tasks of which a second attempt was started beside the first."""
+    failed: int
+    """Attempts that did not end well: lost with their executor, or overtaken."""
+
+    @property
+    def right(self) -> bool:
+        return not self.wrong and self.counted == self.expected and self.shipped
+
+
+def work(folder: Path) -> None:
+    """The driver's process."""
+    (folder / "events").mkdir()
+    spark = open_session(SETTINGS | {"spark.eventLog.dir": (folder / "events").as_uri()}, "local-cluster[2,1,1024]")
+    bindings = bindings_of(folder, {stream.name: SCHEMA for stream in QUERY.streams}, watermark="1 second")
+    pipeline = spark_adapter.compile(PLAN, bindings, spark, cells=2).start()
+    pipeline.await_termination()
+
+    def where(_: int) -> str:
+        import spark_adapter.stem.operator
+
+        return str(spark_adapter.stem.operator.__file__)
+
+    places = spark.sparkContext.parallelize(range(4), 4).map(where).collect()
+    progress = pipeline.progress
+    sys.stdout.write(
+        json.dumps({"counted": progress.results, "batches": progress.batches, "shipped": all("watersmeet.zip" in place for place in places)}) + "\n"
+    )
+    spark.stop()
+
+
+def executors(driver: int) -> list[int]:
+    """The processes of the executors below the driver's."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue  # it has ended
+    found = []
+    for pid in parents:
+        above = pid
+        while above in parents and above != driver:
+            above = parents[above]
+        try:
+            if above == driver and b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+        except OSError:
+            continue
+    return sorted(found)
+
+
+def strike(pid: int, kill: bool) -> bool:
+    """Whether the process was still there to be killed or halted."""
+    try:
+        os.kill(pid, signal.SIGKILL if kill else signal.SIGSTOP)
+        if not kill:
+            time.sleep(HALT)
+            os.kill(pid, signal.SIGCONT)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def struck(folder: Path, batches: int, blows: int, seed: int = 0) -> Outcome:
+    """Run the pipeline and strike its executors so often, halting first, in turn with killing."""
+    rng = random.Random(seed)
+    data = rows(batches, seed)
+    for name, listed in data.items():
+        write_stream(folder / name, listed, batches)
+    command = [sys.executable, "-m", "tests.bench.executor_kills", "--work", str(folder)]
+    with (folder / "errors").open("w") as errors:
+        driver = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
+    made = {True: 0, False: 0}
+    seen, deadline = 0, time.monotonic() + PATIENCE
+    while sum(made.values()) < blows and driver.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+        if committed(folder) <= seen:
+            continue
+        time.sleep(rng.random())
+        alive = executors(driver.pid)
+        kill = made[False] > made[True]
+        if alive and strike(rng.choice(alive), kill):
+            made[kill] += 1
+            seen, deadline = committed(folder), time.monotonic() + PATIENCE
+    said, _ = driver.communicate(timeout=PATIENCE)
+    if driver.returncode:
+        raise RuntimeError(f"the pipeline failed: {(folder / 'errors').read_text()[-4000:]}")
+    expected = Counter(tuple(row["id"] for row in result) for result in nested_loop(QUERY, data))
+    found = written(folder)
+    events = list(logged(folder))
+    ends = [event for event in events if event["Event"] == "SparkListenerTaskEnd"]
+    return Outcome(
+        killed=made[True],
+        halted=made[False],
+        expected=expected.total(),
+        wrong=((expected - found) + (found - expected)).total(),
+        executors_lost=sum(1 for event in events if event["Event"] == "SparkListenerExecutorRemoved"),
+        speculated=sum(1 for event in events if event["Event"] == "SparkListenerTaskStart" and event["Task Info"]["Speculative"]),
+        failed=sum(1 for event in ends if event["Task End Reason"]["Reason"] != "Success"),
+        **json.loads(said.splitlines()[-1]),
+    )
+
+
+def logged(folder: Path) -> Iterator[Mapping[str, Any]]:
+    for file in (folder / "events").iterdir():
+        for line in file.read_text().splitlines():
+            yield json.loads(line)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batches", type=int, default=24)
+    parser.add_argument("--blows", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--work", type=Path)
+    arguments = parser.parse_args()
+    if arguments.work is not None:
+        work(arguments.work)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = struck(Path(folder), arguments.batches, arguments.blows, arguments.seed)
+    print(
+        f"{outcome.killed} kills and {outcome.halted} halts of executors in {outcome.batches} batches: {outcome.executors_lost} executors lost, "
+        f"{outcome.failed} attempts of tasks in vain, {outcome.speculated} run a second time beside the first; "
+        f"{outcome.expected} results, {outcome.wrong} missing or doubled"
+    )
+    sys.exit(0 if outcome.right and outcome.killed else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""What a plan and a frontier claim, held against brute force and against each other.
+
+A trial draws a request (3 to 7 streams; caches off, prefix, global, auto; caps loose, tight, impossible; every objective), asks for its plan
+and its frontier, and lists every claim that something contradicts: every join tree by brute force, plans with any caches in any
+orders, the plans of other objectives and methods.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from models.plan import Frontier, Plan, Proof
+from models.request import CacheMode, Method, Objective, Options, PlanRequest, Resources
+from solvers.caches.attributes import Attributes
+from solvers.caches.branch_and_bound import branch_and_bound
+from solvers.caches.candidates import Pipelines, prefix_candidates, program_of
+from solvers.caches.global_caches import global_candidates
+from solvers.deadline import Deadline
+from solvers.frontier import frontier
+from solvers.planner import plan, problem_of
+from solvers.search import Caps, Problem
+from tests.graphs import SHAPES, random_costs, random_graph
+from tests.solvers.brute_force import Tried, every_plan
+from tests.solvers.caches.plans import any_tree
+
+__all__ = ["contradictions", "random_request"]
+
+CLOSE = 1e-9
+CACHED_TRIALS = 12  # plans with caches that are drawn for each request
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    cpu: float
+    memory_bytes: float
+    headroom: float
+
+
+def random_request(seed: int) -> PlanRequest:
+    """One request; its caps lie around what its plans need."""
+    rng = random.Random(seed)
+    n = rng.choice((3, 3, 4, 4, 5, 5, 6, 7))
+    shape = rng.choice(("chain", "star") if n == 7 else SHAPES)
+    query = random_graph(
+        rng,
+        n,
+        shape,
+        windows=(1.0, 10.0, 60.0),
+        log_selectivity=rng.choice(((-4.0, -1.0), (-2.0, 0.0), None)),
+        rows=rng.choice((0.0, 0.3)),
+        theta=rng.choice((0.0, 0.0, 0.3)),
+        observed=rng.choice((0.0, 0.0, 0.3)),
+        parts=rng.choice((1, 1, 1, 2)) if n > 3 else 1,
+    )
+    for stream in query.streams:
+        if rng.random() < 0.5:
+            held = stream.window.rows or stream.rate * (stream.window.seconds or 0.0)
+            attributes = {side.split(".")[1] for p in query.predicates for side in (p.left, p.right) if side.split(".")[0] == stream.name}
+            stream.distinct.update({name: max(1.0, held * rng.choice((0.02, 0.3, 1.0))) for name in sorted(attributes)})
+    costs = random_costs(rng) if rng.random() < 0.5 else None
+    options = Options(method=rng.choice((Method.AUTO, Method.AUTO, *Method)), caches=rng.choice(list(CacheMode)), time_limit=20.0)
+    objective = rng.choice(list(Objective))
+    if options.method is Method.CP_SAT and objective is Objective.MAX_HEADROOM:
+        objective = Objective.MIN_CPU
+    request = PlanRequest(query=query, objective=objective, options=options)
+    if costs is not None:
+        request = request.model_copy(update={"costs": costs})
+    free = plan(request.model_copy(update={"options": Options(method=Method.MJOIN, caches=CacheMode.OFF), "objective": Objective.MIN_CPU}))
+    tightness = rng.choice((0.5, 0.95, 1.05, 1.5, 4.0))
+    caps = Resources(
+        cpu=free.cost.cpu * tightness if rng.random() < 0.6 else None,
+        memory_bytes=free.cost.memory_bytes * rng.choice((0.9, 1.0001, 1.2, 3.0)) if rng.random() < 0.6 else None,
+    )
+    return request.model_copy(update={"resources": caps})
+
+
+def contradictions(request: PlanRequest) -> list[str]:
+    """Every claim of the request's plan and frontier that is wrong."""
+    problem = problem_of(request)
+    trees = every_plan(problem.model)
+    answer, along = plan(request), frontier(request)
+    cached = list(_cached_plans(request, problem, random.Random(len(trees))))
+    others = [
+        plan(request.model_copy(update={"objective": other, "options": Options(caches=request.options.caches, time_limit=20.0)}))
+        for other in Objective
+    ]
+    return [
+        *_of_the_plan(request, problem, answer, trees, cached, along, others),
+        *_of_the_frontier(problem, along, trees, cached, [answer, *others]),
+    ]
+
+
+def _caps(problem: Problem) -> Caps:
+    return Caps(problem.caps.cpu * (1 - CLOSE), problem.caps.memory_bytes * (1 - CLOSE))
+
+
+def _cached_plans(request: PlanRequest, problem: Problem, rng: random.Random) -> Iterator[_Figures]:
+    """Plans with the best caches for orders drawn at random, memory without end."""
+    graph = problem.model.graph
+    if request.options.caches is CacheMode.OFF or len(graph.components) > 1:
+        return
+    attributes = Attributes.of(request.query, graph)
+    generate = prefix_candidates if request.options.caches is CacheMode.PREFIX else global_candidates
+    for trial in range(CACHED_TRIALS):
+        tree = any_tree(problem, rng, nested=trial % 3 == 2)
+        priced = problem.model.price(tree)
+        pipelines = Pipelines.of(priced.joins[-1])
+        candidates = [c for c in generate(problem.model, attributes, pipelines) if c.figures.benefit > 0.0]
+        if not candidates:
+            continue
+        program, _ = program_of(pipelines, candidates, problem.caps.memory_bytes - priced.memory_bytes)
+        chosen = branch_and_bound(program, Deadline.after(5.0), 200).choice
+        groups = {program.candidates[i].group: 0.0 for i in chosen}
+        for i in chosen:
+            groups[program.candidates[i].group] = max(groups[program.candidates[i].group], program.candidates[i].memory_bytes)
+        cpu = priced.cpu - program.cost_without_caches + program.cost(chosen)
+        yield _Figures(cpu, priced.memory_bytes + math.fsum(groups.values()), math.nan)
+
+
+def _of_the_plan(
+    request: PlanRequest, problem: Problem, answer: Plan, trees: list[Tried], cached: list[_Figures], along: Frontier, others: list[Plan]
+) -> Iterator[str]:
+    within = _caps(problem)
+    fitting = [tree for tree in trees if tree.cpu <= within.cpu and tree.memory_bytes <= within.memory_bytes]
+    with_caches = [c for c in cached if c.cpu <= within.cpu and c.memory_bytes <= within.memory_bytes]
+    by_plans = [p for p in (*others, *(point.plan for point in along.points)) if p.qualified]
+    if answer.tree_proof is Proof.OPTIMAL and not answer.qualified and fitting:
+        yield "says that no tree fits, and one does"
+    if answer.proof is Proof.OPTIMAL and not answer.qualified and (fitting or with_caches or by_plans):
+        yield "says that no plan fits, and one does"
+    if (answer.proof is Proof.NONE) != (answer.bound is None) and request.objective is not Objective.MAX_HEADROOM:
+        yield "has a bound without a proof, or a proof without a bound"
+    if request.objective is Objective.MAX_HEADROOM:
+        yield from _of_headroom(answer, by_plans)
+        return
+    by_cpu = request.objective is Objective.MIN_CPU
+    value = answer.cost.cpu if by_cpu else answer.cost.memory_bytes
+    tree_best = min((t.cpu if by_cpu else t.memory_bytes for t in fitting or trees), default=math.inf)
+    cached_best = min((c.cpu if by_cpu else c.memory_bytes for c in (with_caches if answer.qualified else cached)), default=math.inf)
+    plan_best = min((p.cost.cpu if by_cpu else p.cost.memory_bytes for p in by_plans), default=math.inf)
+    best = min(tree_best, cached_best, plan_best)
+    if answer.bound is not None and answer.bound > min(best, value) * (1 + CLOSE):
+        yield f"bound {answer.bound} is above {min(best, value)}"
+    if answer.tree_bound is not None and answer.tree_bound > tree_best * (1 + CLOSE):
+        yield f"tree_bound {answer.tree_bound} is above {tree_best}"
+    if answer.proof is Proof.OPTIMAL and answer.qualified and value > best * (1 + CLOSE):
+        yield f"optimal at {value}, and there is {best}"
+    if answer.tree_proof is Proof.OPTIMAL and answer.qualified and fitting and not answer.caches and value > tree_best * (1 + CLOSE):
+        yield f"the best tree at {value}, and there is {tree_best}"
+
+
+def _of_headroom(answer: Plan, others: list[Plan]) -> Iterator[str]:
+    best = max((math.inf if p.headroom is None else p.headroom for p in others), default=0.0)
+    value = math.inf if answer.headroom is None else answer.headroom
+    if answer.bound is not None and max(best, value) > answer.bound * (1 + CLOSE):
+        yield f"headroom's bound {answer.bound} is below {max(best, value)}"
+    if answer.proof is Proof.OPTIMAL and answer.qualified and best > value * (1 + CLOSE):
+        yield f"most headroom {value}, and there is {best}"
+
+
+def _of_the_frontier(problem: Problem, along: Frontier, trees: list[Tried], cached: list[_Figures], plans: list[Plan]) -> Iterator[str]:
+    points = [(point.cpu, point.memory_bytes) for point in along.points]
+    if points != sorted(points) or any(b[1] >= a[1] for a, b in pairwise(points)):
+        yield "the frontier is no staircase"
+    claims = [(along.tree_proof, "tree", [(t.cpu, t.memory_bytes) for t in trees])]
+    figures = [(c.cpu, c.memory_bytes) for c in cached] + [(p.cost.cpu, p.cost.memory_bytes) for p in plans]
+    claims.append((along.proof, "plan", claims[0][2] + figures))
+    within = _caps(problem)
+    for proof, what, others in claims:
+        for cpu, memory in others:
+            if proof is not Proof.OPTIMAL or cpu > within.cpu or memory > within.memory_bytes:
+                continue
+            if not any(p[0] <= cpu * (1 + CLOSE) and p[1] <= memory * (1 + CLOSE) for p in points):
+                yield f"the frontier is proven, and no point is as good as a {what} of {cpu} CPU and {memory} bytes"
+                break
