@@ -45,7 +45,8 @@ def faults_that_no_schema_can_say(_: Any, response: Any, case: schemathesis.Case
     try:
         endpoint.request.model_validate(case.body)
     except ValidationError as refused:
-        assert {error["type"] for error in refused.errors()} == {"fault"}, f"the schema of {case.path} does not say: {refused}"
+        # "tiny": figures are 0 or at least 1e-12, which a schema could say only as a union, and generated clients would choke on that.
+        assert {error["type"] for error in refused.errors()} <= {"fault", "tiny"}, f"the schema of {case.path} does not say: {refused}"
 
 
 @schema.parametrize()
