@@ -241,7 +241,8 @@ def frontier_command(arguments: argparse.Namespace) -> int:
         caps = request.resources
         if len(answer.points) > 1:
             put("\n".join(draw_frontier([(point.cpu, point.memory_bytes) for point in answer.points], caps.cpu, caps.memory_bytes)))
-        put(f"{len(answer.points)} plan{'s' if len(answer.points) > 1 else ''} worth having, proof: {answer.proof.value}")
+        alone = f"; without caches: {answer.tree_proof.value}" if answer.tree_proof is not answer.proof else ""
+        put(f"{len(answer.points)} plan{'s' if len(answer.points) > 1 else ''} worth having, proof: {answer.proof.value}{alone}")
         put(f"{'CPU':>10} {'memory':>10}  kept")
         for point in answer.points:
             kept = ", ".join("⋈".join(operator.streams) for operator in point.plan.operators if operator.materialized)

@@ -163,7 +163,7 @@ class AllocationAnswer(Model):
     uncovered: Annotated[list[str], Field(examples=[["AB"]])]
     """States that get less than their refresh rate."""
     least_capacity: Annotated[Number | None, Field(examples=[12.5])]
-    """The least capacity that refreshes every state; null where no capacity does."""
+    """The least capacity known to refresh every state; null where no capacity does."""
     proof: Annotated[Proof, Field(examples=["optimal"])]
     """What is proven of the throughput."""
     termination: Annotated[Termination, Field(examples=["complete"])] = Termination.COMPLETE

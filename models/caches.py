@@ -134,7 +134,7 @@ class CacheSelection(Model):
     gap: Annotated[Number | None, Field(examples=[0.0])]
     """(total_cost − bound) / total_cost; null with proof none."""
     lp_bound: Annotated[Number | None, Field(examples=[0.013])]
-    """The optimum of the linear relaxation, never above the true one; null where the method did not need it."""
+    """The optimum of the linear relaxation, never above the true one; null where the method did not need it or the solver failed."""
     ratio: Annotated[Number | None, Field(examples=[1.0])]
     """total_cost / lp_bound; null without an LP bound, or where that is 0."""
 

@@ -15,24 +15,19 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.choice import choose
-from solvers.components import join_components
 from solvers.deadline import Deadline
-from solvers.errors import RangeError
-from solvers.greedy_tree import greedy_tree
+from solvers.greedy_tree import greedy_plan
 from solvers.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.region import Ledger, Solution, solve_region
 from solvers.search import ALL_TREES, Found, Point, Problem, point_of, staircase
-from solvers.shape import CAP_SLACK, Draft, Shape, draft_of, priced, shape_of, sorted_inputs, tree_of
+from solvers.shape import CAP_SLACK, Draft, Shape, Writing, draft_of, priced, shape_of, sorted_inputs, tree_of
 from solvers.state_selection import optimize, ranked_edges
-from solvers.tree import Tree
 from solvers.two_layer import walk_two_layers
 
 __all__ = ["anytime"]
@@ -45,7 +40,6 @@ RANDOM_ROUNDS = 2  # rounds of random regions that have to bring nothing before 
 PAIRS = 4  # pairs of a wide join's inputs that are tried to be split off, per round
 PRICES = 24  # powers of two of the price of a byte, around the plan's CPU per byte
 IMPROVED = 1.0 - 1e-9  # a smaller gain is rounding
-WRITING = 2.0  # times what pricing takes: the time that is kept for pricing a plan and writing it down, probe by probe
 
 Score = tuple[float, float, float]
 
@@ -265,11 +259,11 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
             return whole
     progress = deadline.progress
     progress.doing("making first plans")
-    first = join_components(model, [greedy_tree(model, component) for component in graph.components])
+    first = greedy_plan(model)
     drafts = [draft_of(ledger, shape_of(first))]
     progress.drafted(drafts[0].cpu, drafts[0].memory_bytes, drafts[0].shape)
-    per_probe = _seconds_per_probe(problem, first)
-    searching = deadline.earlier(per_probe * _probes(drafts[0]))
+    writing = Writing.measured(problem.model, first)
+    searching = writing.before(deadline, drafts[0])
     if not searching.expired():
         drafts += walk_two_layers(problem, ledger, searching)
     search = _Search(problem, ledger, searching)
@@ -279,7 +273,7 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     if problem.objective is not Objective.MAX_HEADROOM:
         progress.proven(least_cpu if problem.objective is Objective.MIN_CPU else memory_lower_bound(model))
     # A wide join takes longer to price and to write than it took to find.
-    searching = search.deadline = deadline.earlier(per_probe * _probes(ranked[0]))
+    searching = search.deadline = writing.before(deadline, ranked[0])
     for number, draft in enumerate(_different(ranked)[:STARTS], 1):
         if searching.expired():
             break
@@ -293,23 +287,9 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
             drafts.append(draft_of(ledger, search.improved(draft.shape)))
     progress.doing("pricing what was found")
     termination = searching.termination()
-    in_time = [draft for draft in drafts if per_probe * _probes(draft) <= deadline.remaining()]
-    if len(in_time) < len(drafts) and termination is not Termination.COMPLETE:
-        drafts = in_time or [min(drafts, key=_probes)]
+    if termination is not Termination.COMPLETE:
+        drafts = writing.in_time(deadline, drafts)
     return replace(_proven(problem, priced(problem, ledger, drafts), least_cpu, deadline), termination=termination)
-
-
-def _probes(draft: Draft) -> int:
-    """Probes of a plan, which is what pricing and writing it takes: a join of 200 inputs has 40,000."""
-    return sum(len(inputs) * (len(inputs) - 1) for inputs in draft.shape.values())
-
-
-def _seconds_per_probe(problem: Problem, tree: Tree) -> float:
-    """What a probe takes to price and write, by this machine's speed just now: a clock's word, asked only to keep to the time limit."""
-    began = time.monotonic()
-    with suppress(RangeError):
-        problem.model.price(tree)
-    return WRITING * (time.monotonic() - began) / max(1, 2 * len(problem.model.graph))
 
 
 def _different(drafts: Sequence[Draft]) -> list[Draft]:

@@ -13,9 +13,8 @@ from dataclasses import replace
 from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.choice import choose
-from solvers.components import join_components
 from solvers.deadline import Deadline
-from solvers.greedy_tree import greedy_tree
+from solvers.greedy_tree import greedy_plan
 from solvers.search import Found, Problem, staircase
 
 __all__ = ["auto"]
@@ -35,11 +34,11 @@ def auto(problem: Problem, deadline: Deadline) -> Found:
         return replace(found, notes=(f"{len(graph)} streams are too many for exact search: improved a good plan region by region.", *found.notes))
     if deadline.progress.listens:
         # There in a millisecond, and anytime search starts from it: what comes in the end is no worse.
-        deadline.progress.planned([join_components(problem.model, [greedy_tree(problem.model, component) for component in graph.components])])
+        deadline.progress.planned([greedy_plan(problem.model)])
     from solvers.exact import exact  # numba takes a while to import
 
     first = exact(problem, deadline.share(EXACT_SHARE))
-    if first.proof is Proof.OPTIMAL:
+    if first.proof is Proof.OPTIMAL or first.termination is Termination.COMPLETE:
         return first
     deadline.progress.found((first.best,))
     from solvers.anytime import anytime

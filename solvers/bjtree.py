@@ -3,10 +3,10 @@
 Problem: of all trees of binary joins without cross products, the one with the least CPU (or memory). Costs add up over
 joins and do not depend on how an input was joined, so the best tree of a set is made of best trees of its two parts.
 Method: dynamic programming over the pairs of connected sets that a predicate joins, in Python up to PYTHON_PAIRS of them, by a
-compiled kernel up to `kernels.MAX_PAIRS` (a second; PATIENT_PAIRS where the deadline allows it); beyond that, trees over linear orders.
+compiled kernel up to as many as are AFFORDABLE in the time; beyond that, trees over linear orders.
 Where that tree breaks a cap, the same recursion keeps for each set every pair of CPU and memory that no other beats.
 
-Guarantee: exact for one resource up to `kernels.MAX_PAIRS` pairs, and under caps up to MAX_PAIRS as long as the deadline allows;
+Guarantee: exact for one resource up to the affordable number of pairs, and under caps up to MAX_PAIRS as long as the deadline allows;
 otherwise bounded by the best tree without caps, or nothing is proven. Complexity: O(pairs), times the product of two staircases.
 Departs from paper 3: it is exact, and each of the two states of a join is indexed or not, whichever is cheaper.
 """
@@ -25,19 +25,19 @@ from solvers.components import join_components, sum_of_staircases
 from solvers.cost import CostModel
 from solvers.deadline import Deadline
 from solvers.graph import bits
-from solvers.probe_order import best_orders
 from solvers.search import ALL_TREES, Caps, Found, Point, Problem, make_join, point_of
-from solvers.tree import Tree, joins, leaf_mask
+from solvers.table_sizes import HASTY_SETS, MAX_SETS
+from solvers.tree import Tree
 
 __all__ = ["best_binary_tree", "bjtree", "connected_pairs"]
 
 PYTHON_PAIRS = 3_000  # as long as it takes to load the kernel
-PATIENT_PAIRS = 200_000_000  # every pair of a clique of 18 streams: some seconds
-PATIENT = 8.0  # seconds that make that many affordable
+AFFORDABLE = ((8.0, 200_000_000, MAX_SETS), (2.0, 50_000_000, HASTY_SETS), (0.5, 10_000_000, HASTY_SETS), (0.0, 2_000_000, HASTY_SETS // 8))
+"""(seconds left, pairs, connected sets) that the kernel may look at: a fifth of the time, on a machine half as fast as ours. 200 million pairs are
+those of a clique of 18 streams."""
 MAX_PAIRS = 60_000  # whose staircases Python can still merge within the default time limit, mostly
 CAP_SLACK = 1.0 + 1e-9  # sums here round differently from a whole plan's price, which decides in the end
 SPACE = "binary join trees"
-LINEAR_ORDERS = 8  # starts that are tried where only linear orders can be
 
 
 def connected_sets(neighbours: tuple[int, ...], start: int, forbidden: int) -> Iterator[int]:
@@ -95,9 +95,15 @@ def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_me
         if count >= PYTHON_PAIRS:
             from solvers import kernels  # numba takes a while to import, and small graphs do not need it
 
-            most = PATIENT_PAIRS if deadline.remaining() > PATIENT else kernels.MAX_PAIRS
-            tree = kernels.best_binary_tree(model, component, most, by_memory)
-            return (tree, True) if tree is not None else (_over_linear_orders(model, component, deadline, by_memory), False)
+            seconds = deadline.remaining()
+            _, most, sets = next(entry for entry in AFFORDABLE if seconds >= entry[0])
+            tree = kernels.best_binary_tree(model, component, most, by_memory, sets)
+            if tree is not None:
+                return tree, True
+            from solvers.linear_orders import best_over_linear_orders
+            from solvers.region import Ledger
+
+            return best_over_linear_orders(Ledger(model), component, deadline, by_memory), False
     best: dict[int, tuple[float, int, int]] = {1 << i: (0.0, 0, 0) for i in bits(component)}
     for union in sorted(pairs, key=lambda mask: (mask.bit_count(), mask)):
         # The component's own state is kept in all its trees or in none, so it does not matter here.
@@ -131,43 +137,6 @@ def _tree_of(best: dict[int, tuple[float, int, int]], component: int) -> Tree:
     return trees[component]
 
 
-def _over_linear_orders(model: CostModel, component: int, deadline: Deadline, by_memory: bool) -> Tree:
-    """The best tree over the linear orders that the cheapest mjoin pipelines visit the streams in."""
-    from solvers.linearised import linearised
-
-    streams = list(bits(component))
-    masks = [1 << i for i in streams]
-    orders, _ = best_orders(model, masks)
-    priced = model.price_join(masks, orders)
-    per_tuple = [math.fsum(probe.cpu for probe in pipeline.probes) / model.rate(masks[k]) for k, pipeline in enumerate(priced.pipelines)]
-    starts = sorted(range(len(streams)), key=lambda k: (per_tuple[k], k))[:LINEAR_ORDERS]
-    best: tuple[float, Tree] | None = None
-    for start in starts:
-        if best is not None and deadline.expired():
-            break
-        order = [streams[start], *(streams[k] for k in orders[start])]
-        tree = linearised(model, order, float(not by_memory), float(by_memory)) or _left_deep(order)
-        cost = _own_cost(model, tree, by_memory)
-        if best is None or cost < best[0]:
-            best = (cost, tree)
-    assert best is not None
-    return best[1]
-
-
-def _own_cost(model: CostModel, tree: Tree, by_memory: bool) -> float:
-    """CPU of a component's joins, or the bytes of its states."""
-    sizes: dict[int, float] = {}
-    cpu = math.fsum(model.price_join([leaf_mask(child) for child in node.inputs], node.orders, sizes).cpu for node in joins(tree))
-    return math.fsum(sizes[node.mask] * model.tuple_bytes(node.mask) for node in joins(tree)) if by_memory else cpu
-
-
-def _left_deep(order: list[int]) -> Tree:
-    tree: Tree = order[0]
-    for stream in order[1:]:
-        tree = make_join((tree, stream), ((1,), (0,)))
-    return tree
-
-
 def _staircase_of_binary_trees(model: CostModel, component: int, caps: Caps, deadline: Deadline) -> tuple[Point, ...] | None:
     """Every binary tree of one component that no other beats in both resources, within the caps; None where time or pairs run out.
 
@@ -191,6 +160,8 @@ def _staircase_of_binary_trees(model: CostModel, component: int, caps: Caps, dea
                 return None
             cost = _side(model, left, right) + _side(model, right, left) + output
             for cpu, memory, tree in staircases[left]:
+                if deadline.expired():
+                    return None
                 for other_cpu, other_memory, other in staircases[right]:
                     total, held = cpu + other_cpu + cost, memory + other_memory + kept
                     if total <= cpu_cap and held <= memory_cap:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from models.plan import Proof
+from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.choice import choose, objective_value
 from solvers.deadline import Deadline
@@ -29,14 +29,13 @@ from solvers.errors import MethodError
 from solvers.graph import bits
 from solvers.lower_bound import cpu_lower_bound, memory_lower_bound
 from solvers.region import Ledger
-from solvers.search import Found, Point, Problem, point_of, staircase
+from solvers.search import ALL_TREES, Found, Point, Problem, point_of, staircase
 from solvers.shape import CAP_SLACK, Shape, priced, shape_of, sorted_inputs, tree_of, with_root
 from solvers.tree import Tree
 from solvers.two_layer import walk_two_layers
 
 __all__ = ["cp_sat"]
 
-SPACE = "all join trees"
 MAX_SPLITS = 60_000  # two seconds to list and price; cliques of 9 streams, chains of 14
 STEPS = 1 << 42  # of the start's cost: sums of 200 stay well within CP-SAT's 2^62, and rounding below that of a plan's price
 DETERMINISTIC_TIME = 30.0  # CP-SAT's own units, about a second each
@@ -91,7 +90,7 @@ def _partitions(neighbours: tuple[int, ...], whole: int) -> Iterator[tuple[int, 
 
 
 def _program(ledger: Ledger, excess_limit: float, memory_limit: float, deadline: Deadline) -> _Program | None:
-    """All splits that a plan within the limits can use; None where they are too many or time runs out."""
+    """All splits that a plan within the limits can use; None where they are too many, too wide to order, or time runs out."""
     graph = ledger.model.graph
     program = _Program(least={1 << i: 0.0 for i in range(len(graph))})
     seen = 0
@@ -117,7 +116,10 @@ def _program(ledger: Ledger, excess_limit: float, memory_limit: float, deadline:
                 below = math.fsum(program.least[part] for part in parts) + kept
                 if below > excess_limit:
                     continue
-                excess = ledger.join(sorted_inputs(parts))[0] + kept
+                own, proven = ledger.exact_join(sorted_inputs(parts))
+                if not proven:
+                    return None
+                excess = own + kept
                 if not excess + below - kept <= excess_limit:
                     continue
                 program.splits.append(_Split(whole, sorted_inputs(parts), excess, held))
@@ -205,7 +207,7 @@ def cp_sat(problem: Problem, deadline: Deadline) -> Found:
     deadline.progress.doing("listing the ways to join")
     deadline.progress.found(start)
     if len(problem.model.graph) < 3:
-        return Found(best, staircase(start), Proof.OPTIMAL, objective_value(problem, best), SPACE)
+        return Found(best, staircase(start), Proof.OPTIMAL, objective_value(problem, best), ALL_TREES)
     # Where the start qualifies, no split of a better plan costs more than the start does.
     within = caps.admit(best)
     cpu_limit = best.cpu if within and problem.objective is Objective.MIN_CPU else caps.cpu
@@ -217,12 +219,18 @@ def cp_sat(problem: Problem, deadline: Deadline) -> Found:
         deadline,
     )
     if program is None:
-        return _unproven(problem, start, "The integer program is too large for its time limit: this is the two-layer plan.")
+        return _unproven(problem, start, "The integer program is too large for its time: this is the two-layer plan.", deadline.termination())
     return _solved(problem, ledger, program, start, deadline)
 
 
-def _unproven(problem: Problem, points: tuple[Point, ...], note: str) -> Found:
-    return Found(choose(problem, points), staircase(points), Proof.BOUNDED, _least(problem), SPACE, (note,))
+def _unproven(problem: Problem, points: tuple[Point, ...], why: str, termination: Termination) -> Found:
+    return Found(choose(problem, points), staircase(points), Proof.BOUNDED, _least(problem), ALL_TREES, (why,), termination=termination)
+
+
+def _ended(limited: bool, deadline: Deadline) -> Termination:
+    """Why CP-SAT ended without a proof; its deterministic time, which no deadline knows of, is a time limit too."""
+    termination = deadline.termination()
+    return Termination.TIME_LIMIT if limited and termination is Termination.COMPLETE else termination
 
 
 def _solved(problem: Problem, ledger: Ledger, program: _Program, start: tuple[Point, ...], deadline: Deadline) -> Found:
@@ -238,31 +246,31 @@ def _solved(problem: Problem, ledger: Ledger, program: _Program, start: tuple[Po
         return tree_of(ledger, with_root(ledger, {program.splits[k].whole: program.splits[k].parts for k in picked}))
 
     def better(picked: list[int], bound: float) -> None:
-        deadline.progress.planned([tree(picked)])
-        deadline.progress.proven(built.least(problem, ledger, bound))
+        point = point_of(model, tree(picked))
+        deadline.progress.found([point])
+        if problem.caps.admit(point):  # the bound is one of plans within the caps, and a plan over them may be below it
+            deadline.progress.proven(built.least(problem, ledger, bound))
 
     deadline.progress.doing(f"solving the integer program of {len(program.splits)} choices")
     for _ in range(RETRIES):
         solver, status = built.solve(problem.seed, deadline, hint, better)
-        if status == built.cp_model.INFEASIBLE:
-            # Splits dearer than the start were left out: where the start qualifies it is the best, else nothing fits.
+        if status == built.cp_model.INFEASIBLE and not any(map(problem.caps.admit, points)):
             found = staircase(points)
-            best = choose(problem, found)
-            bound = objective_value(problem, best) if problem.caps.admit(best) else _least(problem)
-            return Found(best, found, Proof.OPTIMAL, bound, SPACE)
+            return Found(choose(problem, found), found, Proof.OPTIMAL, _least(problem), ALL_TREES)
         if status not in (built.cp_model.OPTIMAL, built.cp_model.FEASIBLE):
-            return _unproven(problem, tuple(points), "The integer program was not solved within its time limit.")
+            # Also where it says that nothing fits, although a plan is known that does.
+            return _unproven(problem, tuple(points), "The integer program was not solved.", _ended(status == built.cp_model.UNKNOWN, deadline))
         picked = [k for k, choice in enumerate(built.chosen) if solver.value(choice)]
         point = point_of(model, tree(picked))
         points.append(point)
         if status == built.cp_model.FEASIBLE:
-            return _unproven(problem, tuple(points), "The integer program was not solved to its end within its time limit.")
+            return _unproven(problem, tuple(points), "The integer program was not solved to its end.", _ended(True, deadline))
         if problem.caps.admit(point):
             found = staircase(points)
             best = choose(problem, found)
-            return Found(best, found, Proof.OPTIMAL, objective_value(problem, best), SPACE)
+            return Found(best, found, Proof.OPTIMAL, objective_value(problem, best), ALL_TREES)
         built.forbid(picked)
-    return _unproven(problem, tuple(points), "Too many plans lie at a cap to within rounding.")
+    return _unproven(problem, tuple(points), "Too many plans lie at a cap to within rounding.", Termination.COMPLETE)
 
 
 def _least(problem: Problem) -> float:

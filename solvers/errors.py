@@ -4,11 +4,13 @@ WatersmeetError
 ├── RangeError         a product of windows and selectivities leaves the range of a double
 ├── ShapeError         operators that do not form a join tree of the query
 └── MethodError        the method cannot answer this request, and says which would
+
+WrongBoundError        a solver's own fault, never the request's: a bound that its value contradicts
 """
 
 from __future__ import annotations
 
-__all__ = ["MethodError", "RangeError", "ShapeError", "WatersmeetError"]
+__all__ = ["MethodError", "RangeError", "ShapeError", "WatersmeetError", "WrongBoundError"]
 
 
 class WatersmeetError(Exception):
@@ -30,3 +32,11 @@ class ShapeError(WatersmeetError):
 
 class MethodError(WatersmeetError):
     """The method does not apply."""
+
+
+class WrongBoundError(Exception):
+    """A bound is on the wrong side of the value that it bounds, by more than rounding."""
+
+    def __init__(self, value: float, bound: float, maximise: bool) -> None:
+        side = "an upper bound below" if maximise else "a lower bound above"
+        super().__init__(f"{bound!r} is {side} the value it bounds, {value!r}")

@@ -30,7 +30,7 @@ from solvers.components import join_components, sum_of_staircases
 from solvers.cost import CostModel
 from solvers.deadline import Deadline, Progress
 from solvers.graph import bits
-from solvers.kernels import MAX_SETS, Floats, Ints, Sets, binary_splits, connected_sets, find, lowest, released
+from solvers.kernels import Floats, Ints, Sets, binary_splits, connected_sets, find, lowest, released
 from solvers.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.mjoin import mjoin_tree
 from solvers.search import ALL_TREES, Caps, Found, Lacking, Point, Problem, make_join, point_of, spread, staircase, structure_key
@@ -50,6 +50,7 @@ from solvers.staircase_kernel import (
     staircases,
     wide_mjoin_excess,
 )
+from solvers.table_sizes import HASTY_SETS, MAX_SETS
 from solvers.tree import Join, Tree, joins, leaf_mask
 
 __all__ = ["exact", "frontier_search"]
@@ -61,7 +62,6 @@ DEAR_FIRST = np.empty(0, np.int64)
 AT_LEAST = 2  # trees of an answer that are made whatever the time: the least CPU and the least memory
 EXPANSIONS = 60  # plans whose neighbours are tried as seeds
 BEAMS, WORTH = (20, 100), 250  # sets of each size to search first, where there are this many times as many sets in all
-HASTY_SETS = 300_000  # whose tables and seeds take a quarter of a second
 PATIENT = 4.0  # seconds from which larger tables are worth their time
 QUICK_STREAMS, QUICK_SETS = 12, 1_000  # up to which the kernel ends in milliseconds
 TINY_SETS = 128  # up to which the kernel takes less time than a descent, and under a cap than any seed
@@ -286,7 +286,7 @@ class Solver:
         self.fits = all(part is not None for mask, part in zip(self.masks, self.parts, strict=True) if mask & (mask - 1))
         pays = [part.base for part in self.parts if part is not None]
         pays_bytes = [model.leaves_bytes()]
-        if len(self.masks) > 1:
+        if len(self.masks) > 1 and self.fits:
             root = join_components(model, [mjoin_tree(model, mask)[0] for mask in self.masks])
             assert isinstance(root, Join)
             pays.append(model.price_join([leaf_mask(tree) for tree in root.inputs], root.orders).cpu)
@@ -318,7 +318,7 @@ class Solver:
             limits = limits._replace(cap_e=math.inf, cap_m=math.inf)
         priced = self._alone if len(self.masks) > 1 else self._whole
         parts: list[list[Point]] = []
-        complete = self.fits
+        complete = True
         for mask, part in zip(self.masks, self.parts, strict=True):
             if part is None:
                 parts.append([priced(mjoin_tree(self.model, mask)[0])])
@@ -349,6 +349,9 @@ class Solver:
 def frontier_search(problem: Problem, deadline: Deadline) -> Found:
     """Every trade-off within the caps that is worth having; none, with `lacking`, where nothing fits."""
     solver = Solver(problem.model, _affordable(deadline))
+    if not solver.fits:
+        found = _beyond(problem, deadline)  # what it proves is about its best plan alone
+        return replace(found, proof=Proof.NONE if found.bound is None else Proof.BOUNDED)
     solver.tell_bound(problem, deadline)
     points, complete = solver.points(problem.caps, FRONTIER, deadline)
     within = tuple(point for point in points if problem.caps.admit(point))
@@ -356,8 +359,9 @@ def frontier_search(problem: Problem, deadline: Deadline) -> Found:
         best = choose(problem, within)
         if complete and problem.objective is not Objective.MAX_HEADROOM:
             return Found(best, within, Proof.OPTIMAL, objective_value(problem, best), ALL_TREES)
-        proof = Proof.OPTIMAL if complete else Proof.BOUNDED
-        return Found(best, within, proof, _relaxed(problem, deadline), ALL_TREES, termination=_ended(complete, deadline))
+        bound = _relaxed(problem, deadline)
+        proof = Proof.OPTIMAL if complete else Proof.NONE if bound is None else Proof.BOUNDED
+        return Found(best, within, proof, bound, ALL_TREES, termination=_ended(complete, deadline))
     if complete:
         return replace(_nothing_fits(problem, solver, deadline), points=())
     return replace(_best_so_far(problem, points, deadline), points=())
@@ -366,6 +370,8 @@ def frontier_search(problem: Problem, deadline: Deadline) -> Found:
 def exact(problem: Problem, deadline: Deadline) -> Found:
     """The best plan of all join trees within the caps, or the proof that there is none and what it would take."""
     solver = Solver(problem.model, _affordable(deadline))
+    if not solver.fits:
+        return _beyond(problem, deadline)
     solver.tell_bound(problem, deadline)
     if problem.objective is Objective.MAX_HEADROOM and (math.isfinite(problem.caps.cpu) or math.isfinite(problem.caps.memory_bytes)):
         most = _most_headroom(problem, solver, deadline)
@@ -382,6 +388,14 @@ def exact(problem: Problem, deadline: Deadline) -> Found:
     best = choose(problem, within)
     value = objective_value(problem, best)
     return Found(best, points, Proof.OPTIMAL, value if math.isfinite(value) else None, ALL_TREES)
+
+
+def _beyond(problem: Problem, deadline: Deadline) -> Found:
+    """What there is for a graph with too many connected sets for a table: the plan and the bound of anytime search."""
+    from solvers.anytime import anytime
+
+    found = anytime(problem, deadline)
+    return replace(found, notes=("There are too many connected sets for exact search: improved a good plan region by region.", *found.notes))
 
 
 def _relaxed(problem: Problem, deadline: Deadline) -> float | None:

@@ -13,11 +13,17 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from models.request import Comparison, Query
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 __all__ = ["Edge", "JoinGraph", "bits", "join_graph", "product"]
 
+LOOKED_THROUGH = 100  # observed sets up to which looking at each takes less than comparing all at once
 REMEMBERED = 24  # streams of a graph whose predicates are listed once per set: a frontier's plans ask again and again, and sets are few
 
 
@@ -184,12 +190,37 @@ class JoinGraph:
         """The observed sets that stand in for the predicates inside them, in σ(mask)."""
         if mask in self._observed_sets:
             return ((mask, self._observed_sets[mask]),)
+        if len(self.observed) > LOOKED_THROUGH:
+            return self._stand_ins_of_many(mask)
         taken, free = [], mask
         for subset, selectivity in self.observed:
             if subset & ~free == 0:
                 taken.append((subset, selectivity))
                 free &= ~subset
         return tuple(taken)
+
+    def _stand_ins_of_many(self, mask: int) -> tuple[tuple[int, float], ...]:
+        """The same with all observed sets compared at once."""
+        taken, free = [], mask
+        inside = (self.observed_words & self.words([self.all & ~free]) == 0).all(axis=1).nonzero()[0]
+        while inside.size:
+            subset, selectivity = self.observed[inside[0]]
+            taken.append((subset, selectivity))
+            free &= ~subset
+            inside = inside[(self.observed_words[inside] & self.words([subset]) == 0).all(axis=1)]
+        return tuple(taken)
+
+    @cached_property
+    def observed_words(self) -> NDArray[np.uint64]:
+        """`observed`'s sets, as `words`."""
+        return self.words([subset for subset, _ in self.observed])
+
+    def words(self, masks: list[int]) -> NDArray[np.uint64]:
+        """Sets as rows of machine words."""
+        import numpy as np  # only where many sets were observed
+
+        words = (len(self.names) + 63) // 64
+        return np.frombuffer(b"".join(mask.to_bytes(8 * words, "little") for mask in masks), "<u8").reshape(len(masks), words)
 
     def factors(self, mask: int) -> tuple[tuple[tuple[int, float], ...], tuple[int, ...]]:
         """What σ(mask) is the product of: observed sets, and the predicates left over."""
@@ -265,13 +296,13 @@ def join_graph(query: Query) -> JoinGraph:
     window_tuples = tuple(
         float(n) if n is not None else stream.rate * (stream.window.seconds or 0.0) for n, stream in zip(rows, query.streams, strict=True)
     )
-    observed = []
-    for entry in query.observed:
-        mask = 0
-        for name in entry.streams:
-            mask |= 1 << position[name]
-        observed.append((-len(entry.streams), sorted(entry.streams), mask, entry.selectivity))
-    observed.sort()
+    bit = {name: 1 << i for name, i in position.items()}
+    # Of sets of one size, the one whose sorted names come first has the largest sum of these.
+    rank = {name: 1 << i for i, name in enumerate(sorted(position, reverse=True))}
+    observed = sorted(
+        (-len(entry.streams), -sum(map(rank.__getitem__, entry.streams)), sum(map(bit.__getitem__, entry.streams)), entry.selectivity)
+        for entry in query.observed
+    )
     return JoinGraph(
         names=tuple(stream.name for stream in query.streams),
         rates=tuple(stream.rate for stream in query.streams),

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import heapq
 
+from solvers.components import join_components
 from solvers.cost import CostModel
 from solvers.graph import bits
 from solvers.search import make_join
 from solvers.tree import Tree
 
-__all__ = ["greedy_tree"]
+__all__ = ["greedy_plan", "greedy_tree"]
+
+
+def greedy_plan(model: CostModel) -> Tree:
+    """The greedy trees of all components under one root."""
+    return join_components(model, [greedy_tree(model, component) for component in model.graph.components])
 
 
 def greedy_tree(model: CostModel, component: int) -> Tree:

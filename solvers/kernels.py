@@ -26,16 +26,17 @@ from solvers.cost import CostModel
 from solvers.graph import bits
 from solvers.probe_order import TIED
 from solvers.search import make_join
+from solvers.table_sizes import HASTY_SETS, MAX_SETS
 from solvers.tree import Tree
 
-__all__ = ["MAX_BITS", "MAX_SETS", "SPARED", "Sets", "best_binary_tree", "best_mjoin_orders", "compiled", "connected_sets", "find", "released"]
+__all__ = ["MAX_BITS", "SPARED", "Sets", "best_binary_tree", "best_mjoin_orders", "compiled", "connected_sets", "find", "released"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 F = TypeVar("F", bound=Callable[..., object])
 
 MAX_BITS = 62  # a set is one signed machine word
-MAX_SETS = 1 << 20  # all subsets of 20 streams: 100 MB of tables, a third of a second
+MOST_TABLED = 22  # streams of which every set, connected or not, has an entry: 16 MB, a tenth of a second
 MAX_PAIRS = 50_000_000  # of halves of binary trees: about a second
 LARGEST = 1e290  # sizes above this count as this: no plan that makes them can be priced, and no infinity is subtracted
 SPARED = 1e-9  # of a bound or a limit: sums round
@@ -130,6 +131,8 @@ def list_connected(neighbours: Ints, limit: int) -> tuple[Ints, NDArray[np.int8]
         stack[0, 1] = neighbours[start]
         stack[0, 2] = (1 << (start + 1)) - 1
         top = 1
+        if total == limit:
+            return np.empty(0, np.int64), np.empty(0, np.int8)
         if total == found.size:
             found = np.concatenate((found, np.empty_like(found)))
             added = np.concatenate((added, np.empty_like(added)))
@@ -208,6 +211,24 @@ def times(mantissa: float, exponent: int, factor: float) -> tuple[float, int]:
 
 
 @compiled
+def first_observed(observed_masks: Ints, n: int, sets: int) -> NDArray[np.int32]:
+    """For every set of the n streams the first observed set inside it, or their number where there is none.
+
+    Empty where looking through all observed sets for each of the connected ones takes less.
+    """
+    if n > MOST_TABLED or sets * observed_masks.size <= n << n:
+        return np.empty(0, np.int32)
+    first = np.full(1 << n, observed_masks.size, np.int32)
+    for o in range(observed_masks.size):
+        first[observed_masks[o]] = o
+    for mask in range(1 << n):
+        for i in range(n):
+            if mask >> i & 1:
+                first[mask] = min(first[mask], first[mask & ~(1 << i)])
+    return first
+
+
+@compiled
 def figures(
     masks: Ints,
     last: NDArray[np.int8],
@@ -233,7 +254,8 @@ def figures(
     equal_around = np.empty(total, np.int64)
     mantissas = np.empty(total)
     exponents = np.empty(total, np.int64)
-    standing_in = np.empty(observed_masks.size, np.int64)
+    standing_in = np.empty(neighbours.size, np.int64)
+    first = first_observed(observed_masks, neighbours.size, total)
     for s in range(total):
         mask, x = masks[s], int(last[s])
         rest = mask & ~(1 << x)
@@ -253,19 +275,19 @@ def figures(
             pace[s], bytes_[s], around[s] = pace_of[x], bytes_of[x], neighbours[x]
             equal_around[s] = equal_neighbours[x]
         mantissas[s], exponents[s] = m, e
-        count = 0
-        for o in range(observed_masks.size):
-            if observed_masks[o] == mask:
-                standing_in[0] = o
-                count = 1
+        # Largest first, so that a set which is observed itself is the first of its subsets.
+        count, free, o = 0, mask, 0
+        while free:
+            if first.size:
+                o = first[free]
+            else:
+                while o < observed_masks.size and observed_masks[o] & ~free:
+                    o += 1
+            if o == observed_masks.size:
                 break
-        if count == 0:
-            free = mask
-            for o in range(observed_masks.size):
-                if observed_masks[o] & ~free == 0:
-                    standing_in[count] = o
-                    count += 1
-                    free &= ~observed_masks[o]
+            standing_in[count] = o
+            count += 1
+            free &= ~observed_masks[o]
         if count:
             m, e = 1.0, 0
             for i in range(neighbours.size):
@@ -292,14 +314,18 @@ def dear_first(window_tuples: Floats, pace_of: Floats, ends: Ints, selectivities
     for e in range(selectivities.size):
         i, j = min(ends[3 * e], ends[3 * e + 1]), max(ends[3 * e], ends[3 * e + 1])
         pair[i, j] = (pair[i, j] if pair[i, j] else window_tuples[i] * window_tuples[j]) * selectivities[e]
+    joined = pair > 0.0
+    for o in range(observed.size):
+        i = lowest(observed[o])
+        rest = observed[o] & ~(1 << i)
+        if rest and rest & (rest - 1) == 0:
+            j = lowest(rest)
+            pair[i, j] = window_tuples[i] * window_tuples[j] * observed_selectivity[o]
     cheapest = np.full(n, np.inf)
     for i in range(n):
         for j in range(i + 1, n):
             size = pair[i, j]
-            for o in range(observed.size):
-                if observed[o] == 1 << i | 1 << j:
-                    size = window_tuples[i] * window_tuples[j] * observed_selectivity[o]
-            if pair[i, j]:
+            if joined[i, j]:
                 cheapest[i], cheapest[j] = min(cheapest[i], size * pace_of[i]), min(cheapest[j], size * pace_of[j])
     order = np.arange(n)
     for k in range(1, n):
@@ -400,7 +426,8 @@ def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS, orde
     Its streams are numbered by rising position; as in `order`, which lists places among them; or, where that is empty, dear ones first.
     """
     graph = model.graph
-    streams = range(len(graph)) if component == graph.all else list(bits(component))
+    whole = component == graph.all
+    streams = range(len(graph)) if whole else list(bits(component))
     if len(streams) > MAX_BITS:
         return None
     place = {stream: k for k, stream in enumerate(streams)}
@@ -414,13 +441,13 @@ def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS, orde
     figures += [1.0 / graph.window_seconds[i] for i in streams]
     figures += [graph.tuple_bytes[i] for i in streams]
     figures += [graph.rates[i] for i in streams]
-    observed = [(mask, selectivity) for mask, selectivity in graph.observed if mask & ~component == 0]
+    observed = [(mask, selectivity) for mask, selectivity in graph.observed if whole or mask & ~component == 0]
     sets = tables(
         np.arange(len(streams)) if order is None else order,
         np.array(figures),
         np.array(ends, np.int64),
         np.array(selectivities, np.float64),
-        np.array([sum(1 << place[i] for i in bits(mask)) for mask, _ in observed], np.int64),
+        np.array([mask if whole else sum(1 << place[i] for i in bits(mask)) for mask, _ in observed], np.int64),
         np.array([selectivity for _, selectivity in observed], np.float64),
         limit,
     )
@@ -464,7 +491,7 @@ def best_mjoin_orders(model: CostModel, component: int) -> tuple[tuple[int, ...]
 
     Exact; of equal orders the one that visits lower positions first. None where the component is too large for a table.
     """
-    sets = connected_sets(model, component)
+    sets = connected_sets(model, component, HASTY_SETS)
     if sets is None:
         return None
     costs = model.costs
@@ -608,9 +635,9 @@ def binary_splits(sets: Sets, join: float, index: float, append: float, probe: f
     return split
 
 
-def best_binary_tree(model: CostModel, component: int, max_pairs: int = MAX_PAIRS, by_memory: bool = False) -> Tree | None:
+def best_binary_tree(model: CostModel, component: int, max_pairs: int = MAX_PAIRS, by_memory: bool = False, max_sets: int = MAX_SETS) -> Tree | None:
     """The binary join tree of a connected component with the least CPU, or memory. Exact; None where it takes more than `max_pairs` pairs."""
-    sets = connected_sets(model, component)
+    sets = connected_sets(model, component, max_sets)
     if sets is None:
         return None
     costs = model.costs

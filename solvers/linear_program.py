@@ -1,7 +1,12 @@
 """Small linear programs by OR-Tools' GLOP.
 
-maximise or minimise Σ value_i·x_i with rows low ≤ Σ a_ij·x_i ≤ high and 0 ≤ x_i ≤ limit_i. Exact up to the simplex's
-tolerance of about 1e-9; the same answer every time.
+maximise or minimise Σ value_i·x_i with rows low ≤ Σ a_ij·x_i ≤ high and 0 ≤ x_i ≤ limit_i. The units are exact up to the simplex's
+tolerances, and the same every time.
+
+Guarantee: no units that break the rows by no more than these are better than the bound, whatever the simplex's tolerances are. It only
+proposes a multiplier λ_j for each row; the bound is then computed anew, by weak duality (for maximise, minimise being its mirror image):
+
+    Σ value_i·x_i  ≤  Σ_j max over the row of λ_j·row_j  +  Σ_i max(0, value_i − Σ_j λ_j·a_ij)·limit_i
 """
 
 from __future__ import annotations
@@ -9,8 +14,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-__all__ = ["Row", "linear_program"]
+__all__ = ["LinearAnswer", "Outcome", "Row", "linear_program"]
+
+TOLERANCES = "primal_feasibility_tolerance: 1e-12, dual_feasibility_tolerance: 1e-12"  # rows are scaled to about 1
+SLACK = 1e-9  # of a row's end: what the simplex may break it by; it is usually a thousandth of a thousandth of that
+NUDGE = 1e-11  # relative: multipliers this much to the safe side keep rounding from being charged at a path's whole limit
+SUM_ROUNDING = 1e-14  # of the terms of a bound: some dozens of units in the last place
+
+
+class Outcome(StrEnum):
+    """How a solver ended. Only `optimal` says anything of the program; the others are no proof of anything else."""
+
+    OPTIMAL = "optimal"
+    INFEASIBLE = "infeasible"
+    UNBOUNDED = "unbounded"
+    TIME_LIMIT = "time_limit"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,22 +43,77 @@ class Row:
     high: float = math.inf
 
 
-def linear_program(values: Sequence[float], limits: Sequence[float], rows: Sequence[Row], maximise: bool) -> list[float] | None:
-    """The best x, or None where the rows contradict each other."""
+@dataclass(frozen=True, slots=True)
+class LinearAnswer:
+    """The best x and a proven bound of its value; without x, and with an infinite bound, where the outcome is not `optimal`."""
+
+    outcome: Outcome
+    units: tuple[float, ...]
+    bound: float
+
+
+def linear_program(values: Sequence[float], limits: Sequence[float], rows: Sequence[Row], maximise: bool) -> LinearAnswer:
+    """The best x. Without finite limits there may be no finite bound."""
     from ortools.linear_solver import pywraplp  # takes a while to import
 
     solver = pywraplp.Solver.CreateSolver("GLOP")
+    if solver is None or not solver.SetSolverSpecificParametersAsString(TOLERANCES):
+        return _unsolved(Outcome.FAILED, maximise)
     variables = [solver.NumVar(0.0, limit if math.isfinite(limit) else solver.infinity(), "") for limit in limits]
+    constraints = []
     for row in rows:
         constraint = solver.Constraint(
             row.low if math.isfinite(row.low) else -solver.infinity(), row.high if math.isfinite(row.high) else solver.infinity()
         )
         for i, factor in row.factors.items():
             constraint.SetCoefficient(variables[i], factor)
+        constraints.append(constraint)
     for variable, value in zip(variables, values, strict=True):
         solver.Objective().SetCoefficient(variable, value)
     if maximise:
         solver.Objective().SetMaximization()
-    if solver.Solve() != pywraplp.Solver.OPTIMAL:
-        return None
-    return [min(max(variable.solution_value(), 0.0), limit) for variable, limit in zip(variables, limits, strict=True)]
+    ended = {
+        pywraplp.Solver.OPTIMAL: Outcome.OPTIMAL,
+        pywraplp.Solver.INFEASIBLE: Outcome.INFEASIBLE,
+        pywraplp.Solver.UNBOUNDED: Outcome.UNBOUNDED,
+        pywraplp.Solver.FEASIBLE: Outcome.TIME_LIMIT,
+    }
+    outcome = ended.get(solver.Solve(), Outcome.FAILED)
+    if outcome is not Outcome.OPTIMAL:
+        return _unsolved(outcome, maximise)
+    units = [min(max(variable.solution_value(), 0.0), limit) for variable, limit in zip(variables, limits, strict=True)]
+    duals = [constraint.dual_value() for constraint in constraints]
+    slack = max((_broken(row, units) for row in rows), default=0.0)
+    if not (slack <= SLACK and all(math.isfinite(figure) for figure in (*units, *duals))):
+        return _unsolved(Outcome.FAILED, maximise)
+    sign = 1.0 if maximise else -1.0
+    most = min(_most([sign * value for value in values], limits, rows, [sign * dual for dual in duals], slack, nudge) for nudge in (0.0, NUDGE))
+    return LinearAnswer(outcome, tuple(units), sign * most)
+
+
+def _unsolved(outcome: Outcome, maximise: bool) -> LinearAnswer:
+    return LinearAnswer(outcome, (), math.inf if maximise else -math.inf)
+
+
+def _broken(row: Row, units: Sequence[float]) -> float:
+    """By which part of its end the units break a row."""
+    value = math.fsum(factor * units[i] for i, factor in row.factors.items())
+    over = [(value - row.high, row.high), (row.low - value, row.low)]
+    return max((by / abs(end) if end else math.inf for by, end in over if by > 0.0), default=0.0)
+
+
+def _most(values: Sequence[float], limits: Sequence[float], rows: Sequence[Row], multipliers: Sequence[float], slack: float, nudge: float) -> float:
+    """What Σ value_i·x_i cannot exceed where rows are broken by no more than `slack`, whatever the multipliers are; rounded up."""
+    terms, used = [], [[value] for value in values]
+    for row, multiplier in zip(rows, multipliers, strict=True):
+        end = row.high if multiplier > 0.0 else row.low
+        if multiplier and math.isfinite(end):
+            nudged = multiplier * (1.0 + nudge if multiplier > 0.0 else 1.0 - nudge)
+            terms += [nudged * end, slack * abs(nudged * end)]
+            for i, factor in row.factors.items():
+                used[i].append(-nudged * factor)
+    for parts, limit in zip(used, limits, strict=True):
+        left = math.fsum(parts)
+        if left > 0.0 and limit > 0.0:
+            terms.append(left * limit)
+    return math.fsum(terms) + SUM_ROUNDING * math.fsum(map(abs, terms))

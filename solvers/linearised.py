@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from solvers.compiling import njit
 from solvers.cost import CostModel
+from solvers.graph import JoinGraph
 from solvers.search import make_join
 from solvers.tree import Tree
 
@@ -71,6 +72,15 @@ def _intervals(
     return split
 
 
+def _measured(graph: JoinGraph, order: Sequence[int]) -> list[float]:
+    """The sizes of all beginnings of an order, where sub-joins are observed."""
+    sizes, mask = [], 0
+    for stream in order:
+        mask |= 1 << stream
+        sizes.append(graph.size(mask))
+    return sizes
+
+
 def linearised(model: CostModel, order: Sequence[int], cpu_weight: float = 1.0, memory_weight: float = 0.0) -> Tree | None:
     """The best binary tree over the intervals of `order`, a permutation of a connected set; None where every tree overflows."""
     graph, n = model.graph, len(order)
@@ -84,15 +94,16 @@ def linearised(model: CostModel, order: Sequence[int], cpu_weight: float = 1.0, 
             hashed[low, high] |= edge.equality
             selectivity[low, high] *= edge.selectivity
     size, rate, state_bytes = (np.full((n, n), np.inf) for _ in range(3))
+    windows = np.array([graph.window_tuples[stream] for stream in order])
+    per_second = 1.0 / np.array([graph.window_seconds[stream] for stream in order])
+    tuple_bytes = np.array([graph.tuple_bytes[stream] for stream in order])
+    # What stream j multiplies the interval from i to before it by: its window and its predicates with them.
+    grows_by = windows * np.cumprod(selectivity[::-1], axis=0)[::-1]
     for i in range(n):
-        mask, product, per_second, tuple_bytes = 0, 1.0, 0.0, 0.0
-        for j in range(i, n):
-            stream = order[j]
-            mask |= 1 << stream
-            per_second += 1.0 / graph.window_seconds[stream]
-            tuple_bytes += graph.tuple_bytes[stream]
-            product = product * graph.window_tuples[stream] * float(np.prod(selectivity[i:j, j])) if not graph.observed else graph.size(mask)
-            size[i, j], rate[i, j], state_bytes[i, j] = product, product * per_second, product * tuple_bytes
+        with np.errstate(over="ignore", invalid="ignore"):
+            size[i, i:] = _measured(graph, order[i:]) if graph.observed else np.cumprod(grows_by[i, i:])
+            rate[i, i:] = size[i, i:] * np.cumsum(per_second[i:])
+            state_bytes[i, i:] = size[i, i:] * np.cumsum(tuple_bytes[i:])
     weights = model.costs
     costs = np.array([weights.join, weights.insert + weights.delete, weights.append, weights.probe, weights.scan])
     with np.errstate(invalid="ignore"):

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from solvers.cost import CostModel
 from solvers.deadline import Deadline
-from solvers.graph import JoinGraph, bits, product
+from solvers.graph import JoinGraph, bits
 from solvers.search import Caps
 
 __all__ = ["cpu_lower_bound", "headroom_upper_bound", "huffman", "largest_factor", "memory_lower_bound", "smallest_joins"]
@@ -49,7 +49,7 @@ _NOTHING = -(1 << 45)  # the logarithm of an empty join: below that of any doubl
 _HALVINGS = 40  # of the interval in which the headroom's bound lies
 
 
-def log2_floor(values: Sequence[float]) -> NDArray[np.int64]:
+def log2_floor(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.int64]:
     """⌊log2 · 2^FRACTION⌋ of each value, or a little less, by squaring: whole numbers alone, so the same on every machine."""
     mantissa, exponent = np.frexp(np.asarray(values, np.float64))
     number = (mantissa * 2.0**32).astype(np.uint64)  # in [2^31, 2^32): the value is number/2^31 · 2^(exponent − 1)
@@ -98,15 +98,22 @@ def huffman(weights: Sequence[float]) -> float:
 
 def _shrinking(graph: JoinGraph, component: int) -> list[tuple[int, int]]:
     """The observed sets of a component whose join they make smaller, each with −log2 of how much."""
-    found = []
-    for subset, selectivity in graph.observed:
-        if subset & ~component:
-            continue
-        usual = product(edge.selectivity for edge in graph.edges if edge.mask & ~subset == 0)
-        if selectivity < usual:
-            before, after = log2_floor([usual, selectivity]).tolist()
-            found.append((subset, before + 1 - after))
-    return found
+    if not graph.observed:
+        return []
+    # For all sets at once: there may be tens of thousands. The product is taken as `graph.product` takes it.
+    sets = graph.observed_words
+    mantissa, exponent = np.ones(len(sets)), np.zeros(len(sets), np.int64)
+    for edge in graph.edges:
+        mask = graph.words([edge.mask])
+        inside = (sets & mask == mask).all(axis=1)
+        part, power = math.frexp(edge.selectivity)
+        mantissa[inside], carried = np.frexp(mantissa[inside] * part)
+        exponent[inside] += carried + power
+    usual = np.ldexp(mantissa, exponent)
+    selectivity = np.array([selectivity for _, selectivity in graph.observed])
+    before, after = log2_floor(usual), log2_floor(selectivity)
+    shrinks = (selectivity < usual) & (sets & graph.words([graph.all & ~component]) == 0).all(axis=1)
+    return [(graph.observed[o][0], int(before[o] + 1 - after[o])) for o in shrinks.nonzero()[0]]
 
 
 def smallest_joins(model: CostModel, component: int, deadline: Deadline | None = None) -> list[float]:
@@ -139,7 +146,7 @@ def smallest_joins(model: CostModel, component: int, deadline: Deadline | None =
         for pair in uncertain:
             if deadline is not None and deadline.expired():
                 break
-            best[pair] = max(best[pair], cuts.least_with(pair))
+            best[pair] = cuts.least_with(pair, best[pair])
     least: list[int] = [-_NOTHING] * n
     for pair, bound in best.items():
         for k in pair:
@@ -200,13 +207,12 @@ class _Cuts:
             for k in members:
                 self._flow.add_arc_with_capacity(node, k, self._unlimited)
 
-    def least_with(self, pair: tuple[int, int]) -> int:
-        """Twice the least logarithm of any set that contains the pair."""
+    def least_with(self, pair: tuple[int, int], known: int) -> int:
+        """Twice the least logarithm of any set that contains the pair; what is known of it where the solver fails."""
         for k in pair:
             self._flow.set_arc_capacity(self._enter[k], self._unlimited)
         status = self._flow.solve(self._source, self._sink)
-        assert status == self._flow.OPTIMAL
-        value = self._certain + int(self._flow.optimal_flow())
+        value = max(known, self._certain + int(self._flow.optimal_flow())) if status == self._flow.OPTIMAL else known
         for k in pair:
             self._flow.set_arc_capacity(self._enter[k], self._open[k])
         return value

@@ -24,8 +24,8 @@ from solvers.caches.in_plans import CachedPlan
 from solvers.choice import objective_value
 from solvers.cost import PricedProbe, PricedTree
 from solvers.explanation import explain, warnings_of
+from solvers.gap import gap_between
 from solvers.graph import JoinGraph, bits
-from solvers.progress import gap_between
 from solvers.search import Found, Point, Problem
 from solvers.sensitivity import headroom, validity
 from solvers.tree import Join, Tree
@@ -99,7 +99,7 @@ def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
 
 def gap_of(problem: Problem, value: float, bound: float | None) -> float | None:
     """(value − bound) / value; for max_headroom, whose bound is above the value, (bound − value) / bound."""
-    return None if bound is None else gap_between(value, bound, problem.objective)
+    return gap_between(value, bound, problem.objective is Objective.MAX_HEADROOM)
 
 
 def shortfall_of(problem: Problem, found: Found) -> Shortfall:

@@ -21,13 +21,14 @@ from models.request import Objective
 from solvers.choice import choose, objective_value
 from solvers.deadline import Progress
 from solvers.errors import RangeError
+from solvers.gap import gap_between
 from solvers.search import Caps, Point, Problem, point_of
 from solvers.tree import Tree
 
 if TYPE_CHECKING:
     from solvers.shape import Shape
 
-__all__ = ["Best", "Waiting", "gap_between"]
+__all__ = ["Best", "Waiting"]
 
 EVERY = 0.1  # seconds between two incumbents: faster than that nobody reads
 EVERY_STEP = 0.5  # seconds between two that differ only in what is being done
@@ -42,16 +43,6 @@ class Best:
 
     plan: Tree | Shape
     bound: float | None
-
-
-def gap_between(value: float, bound: float | None, objective: Objective) -> float | None:
-    """(value − bound) / value; for max_headroom, whose bound is above the value, (bound − value) / bound."""
-    if bound is None:
-        return None
-    low, high = sorted((value, bound))
-    if objective is Objective.MAX_HEADROOM and not math.isfinite(high):
-        return None
-    return (high - low) / high if high > 0.0 else 0.0
 
 
 class Waiting(Progress):
@@ -165,7 +156,7 @@ class Waiting(Progress):
         since = time.monotonic() - self._sent
         if self._last is None or (self._news and since >= EVERY) or (self._step != self._said and since >= EVERY_STEP):
             _, cpu, memory_bytes, value = self._best
-            gap = gap_between(value, self._bound, self._problem.objective)
+            gap = gap_between(value, self._bound, self._problem.objective is Objective.MAX_HEADROOM)
             self._send(cpu, memory_bytes, self._problem.caps.admit(Point(cpu, memory_bytes, 0)), self._bound, gap, self._step)
 
     def _send(self, cpu: float, memory_bytes: float, qualified: bool, bound: float | None, gap: float | None, step: str) -> None:

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from solvers.cost import CostModel
 from solvers.graph import bits
 from solvers.kernels import compiled
+from solvers.probe_order import best_orders
 
 __all__ = ["MAX_BLOCKS", "Ledger", "Orders", "Solution", "solve_region"]
 
@@ -483,7 +484,10 @@ class Ledger:
         return sizes, seconds, reach, hashes, connected
 
     def join(self, masks: Sequence[int]) -> tuple[float, Orders]:
-        """The excess of one join over these blocks, and its probe orders: the best where it has few inputs or few unions, else greedy ones."""
+        """The excess of one join over these blocks, and its probe orders: the best where it has few inputs, else greedy ones.
+
+        Greedy ones take sizes to be products of the blocks' own: where a wide join's observed sets span blocks, its excess is an estimate.
+        """
         key = tuple(masks)
         known = self._joins.get(key)
         if known is None:
@@ -499,9 +503,30 @@ class Ledger:
                 scratch = np.zeros(1 << m, np.int64), np.zeros(1 << m), np.zeros(1 << m, np.int64)
                 excess = float(_join_excess(parts, m, sizes, seconds, reach, hashes, self.costs, *scratch))
                 return excess, _orders(scratch[2], m)
+            if not self._independent(masks):
+                return self._by_price(masks)  # components, with measured joins across them
         product, joined, equal = self._between(masks)
         excess, orders = _greedy(*self._arrays(masks), product, joined, equal, self.costs)
         return float(excess), tuple(tuple(order) for order in orders.tolist())
+
+    def exact_join(self, masks: Sequence[int]) -> tuple[float, bool]:
+        """As the excess of `join`, from now on with the best orders for however many inputs, and whether those are proven to be the best."""
+        key, proven = tuple(masks), True
+        if len(key) > MAX_EXACT_INPUTS:
+            orders, proven = best_orders(self.model, key)
+            self._joins[key] = self._along(key, orders), orders
+        return self.join(key)[0], proven
+
+    def _by_price(self, masks: tuple[int, ...]) -> tuple[float, Orders]:
+        orders, _ = best_orders(self.model, masks)
+        return self._along(masks, orders), orders
+
+    def _along(self, masks: tuple[int, ...], orders: Orders) -> float:
+        """The excess of a join with these orders: its price, but for making its output and for the least of keeping its inputs."""
+        model, whole = self.model, sum(masks)
+        parts = [term.value for term in model.price_join(masks, orders).terms if term.made != whole]
+        parts += [-self.base * model.rate(mask) for mask in masks if self.base]
+        return max(0.0, math.fsum(parts)) if all(map(math.isfinite, parts)) else math.inf
 
 
 def _orders(following: Ints, m: int) -> Orders:

@@ -126,7 +126,7 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, l
     full = (1 << m) - 1
     listed, beside = full + 1, 2 * (full + 1)
     cost = 0.0
-    scans = False  # whether any probe may have to: where equalities join all blocks, none does
+    scans = False  # whether any probe may have to, at a cost: where equalities join all blocks, none does
     for k in range(m):
         cost += keeping_in_mjoin(sets, prices, blocks[k], whole)
         to_go[1 << k] = largest[k]  # on the way up, what a union may hold; on the way down, what it costs to go on from it
@@ -136,7 +136,7 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, l
         for j in range(m):
             if around[blocks[k]] & masks[blocks[j]]:
                 near |= 1 << j
-                scans |= equal_around[blocks[k]] & masks[blocks[j]] == 0
+                scans |= (scan != 0.0) & (equal_around[blocks[k]] & masks[blocks[j]] == 0)
         unions[beside + (1 << k)] = near
     count, taken = m, 0
     while taken < count:

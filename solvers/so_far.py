@@ -22,11 +22,10 @@ from solvers.caches.claims import with_caches_allowed
 from solvers.caches.solve import solve_caches
 from solvers.check import failed, report
 from solvers.choice import objective_value
-from solvers.components import join_components
 from solvers.cost import CostModel
 from solvers.cover.solve import solve_cover
 from solvers.deadline import Deadline
-from solvers.greedy_tree import greedy_tree
+from solvers.greedy_tree import greedy_plan
 from solvers.jtree import answer_of, plan_request
 from solvers.plan_builder import Outcome, build_plan
 from solvers.planner import problem_of
@@ -41,6 +40,7 @@ __all__ = ["allocation_so_far", "caches_so_far", "check_so_far", "cover_so_far",
 
 MOST_PROBES = 16_000  # of a plan that is written: a quarter of a second; one join of 200 streams has 40 000
 BOUND_SECONDS = 0.1  # for the linear program that bounds a choice of caches
+AT_ONCE = Deadline(0.0)  # has passed: nothing is worked out
 CUT_OFF = {"termination": Termination.TIME_LIMIT}
 
 
@@ -48,7 +48,7 @@ def plan_so_far(request: PlanRequest, best: Best | None = None) -> Plan:
     """The best plan so far."""
     problem = problem_of(request)
     tree = _found(problem, best)
-    found = with_caches_allowed(problem, request, tree, tree, objective_value(problem, tree.best), Deadline.after(0.0))
+    found = with_caches_allowed(problem, request, tree, tree, objective_value(problem, tree.best), AT_ONCE)
     return build_plan(request, problem, Outcome(tree, found, termination=Termination.TIME_LIMIT, brief=True))
 
 
@@ -106,7 +106,7 @@ def _tree(problem: Problem, best: Best | None) -> Tree:
         widths = [len(inputs) for inputs in best.plan.values()] if isinstance(best.plan, dict) else [len(join.inputs) for join in joins(best.plan)]
         if sum(width**2 for width in widths) <= MOST_PROBES:
             return _with_orders(model, best.plan) if isinstance(best.plan, dict) else best.plan
-    return join_components(model, [greedy_tree(model, component) for component in model.graph.components])
+    return greedy_plan(model)
 
 
 def _with_orders(model: CostModel, shape: Shape) -> Tree:

@@ -21,20 +21,18 @@ from models.request import Objective
 from solvers.claims import heuristic
 from solvers.deadline import Deadline
 from solvers.graph import bits
-from solvers.greedy_tree import greedy_tree
+from solvers.greedy_tree import greedy_plan
 from solvers.kernels import MAX_BITS, best_binary_tree, connected_sets
-from solvers.linearised import linearised
+from solvers.linear_orders import best_over_linear_orders
 from solvers.region import Ledger
 from solvers.search import Found, Problem
-from solvers.shape import Draft, Shape, draft_of, excess_of, priced, shape_of, shape_with, sorted_inputs
+from solvers.shape import Draft, Shape, Writing, draft_of, mjoin_shape, priced, shape_with, sorted_inputs
 from solvers.tree import Tree
 
 __all__ = ["binary_shape", "enough_removed", "remove_states", "state_removal"]
 
 SPACE = "the join trees that state-removal passes"
 MAX_SETS, MAX_PAIRS = 50_000, 5_000_000  # connected sets, and pairs of them, up to which the best binary tree is looked for: a tenth of a second
-MAX_ORDERS = 8  # linear orders that are tried in a larger graph, from the smallest windows on,
-MAX_INTERVALS = 40_000  # as long as they have no more intervals than this together: a fifth of a second
 WIDE = 24  # inputs from which a join's trials are repeated lazily: beyond that one trial takes a tenth of a millisecond and more
 
 
@@ -52,16 +50,7 @@ def _binary_tree(ledger: Ledger, component: int, deadline: Deadline) -> Tree:
         tree = best_binary_tree(model, component, MAX_PAIRS)
         if tree is not None:
             return tree
-    trees = [greedy_tree(model, component)]
-    orders = ledger.join([1 << i for i in streams])[1]
-    starts = sorted(range(len(streams)), key=lambda k: (model.graph.window_tuples[streams[k]], k))
-    for start in starts[: max(1, min(MAX_ORDERS, MAX_INTERVALS // len(streams) ** 2))]:
-        if deadline.expired():
-            break
-        linear = linearised(model, [streams[start], *(streams[k] for k in orders[start])])
-        if linear is not None:
-            trees.append(linear)
-    return min(trees, key=lambda tree: excess_of(ledger, shape_of(tree)))
+    return best_over_linear_orders(ledger, component, deadline)
 
 
 def _merged(shape: Shape, state: int, user: int) -> tuple[int, ...]:
@@ -126,9 +115,11 @@ def enough_removed(problem: Problem, passed: Sequence[Draft]) -> bool:
 def state_removal(problem: Problem, deadline: Deadline) -> Found:
     """Paper 3's state-removal."""
     ledger = Ledger(problem.model)
+    writing = Writing.measured(problem.model, greedy_plan(problem.model))
+    searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
     passed: list[Draft] = []
-    for draft in remove_states(ledger, binary_shape(ledger, deadline), deadline):
+    for draft in remove_states(ledger, binary_shape(ledger, searching), searching):
         passed.append(draft)
         if enough_removed(problem, passed):
             break
-    return heuristic(problem, priced(problem, ledger, passed), SPACE, termination=deadline.termination())
+    return heuristic(problem, priced(problem, ledger, writing.in_time(deadline, passed)), SPACE, termination=searching.termination())

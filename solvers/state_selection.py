@@ -19,9 +19,10 @@ from collections.abc import Iterator
 from solvers.claims import heuristic
 from solvers.deadline import Deadline
 from solvers.graph import bits
+from solvers.greedy_tree import greedy_plan
 from solvers.region import Ledger
 from solvers.search import Found, Problem
-from solvers.shape import CAP_SLACK, Draft, Shape, draft_of, mjoin_shape, priced, sorted_inputs
+from solvers.shape import CAP_SLACK, Draft, Shape, Writing, draft_of, mjoin_shape, priced, sorted_inputs
 
 __all__ = ["optimize", "ranked_edges", "select_states", "state_selection"]
 
@@ -95,9 +96,11 @@ def select_states(ledger: Ledger, deadline: Deadline) -> Iterator[Draft]:
 def state_selection(problem: Problem, deadline: Deadline) -> Found:
     """Paper 3's state-selection."""
     ledger, caps = Ledger(problem.model), problem.caps
+    writing = Writing.measured(problem.model, greedy_plan(problem.model))
+    searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
     passed: list[Draft] = []
-    for draft in select_states(ledger, deadline):
+    for draft in select_states(ledger, searching):
         passed.append(draft)
         if draft.memory_bytes > caps.memory_bytes * CAP_SLACK or draft.cpu <= caps.cpu < float("inf"):
             break
-    return heuristic(problem, priced(problem, ledger, passed), SPACE, termination=deadline.termination())
+    return heuristic(problem, priced(problem, ledger, writing.in_time(deadline, passed)), SPACE, termination=searching.termination())

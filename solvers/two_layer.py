@@ -16,10 +16,11 @@ import math
 
 from solvers.claims import heuristic
 from solvers.deadline import Deadline
+from solvers.greedy_tree import greedy_plan
 from solvers.lower_bound import memory_lower_bound
 from solvers.region import Ledger
 from solvers.search import Found, Problem
-from solvers.shape import CAP_SLACK, Draft, draft_of, mjoin_shape, priced
+from solvers.shape import CAP_SLACK, Draft, Writing, draft_of, mjoin_shape, priced
 from solvers.state_removal import binary_shape, enough_removed, remove_states
 from solvers.state_selection import select_states
 
@@ -60,5 +61,7 @@ def walk_two_layers(problem: Problem, ledger: Ledger, deadline: Deadline) -> lis
 def two_layer(problem: Problem, deadline: Deadline) -> Found:
     """Paper 3's two-layer framework."""
     ledger = Ledger(problem.model)
-    passed = walk_two_layers(problem, ledger, deadline)
-    return heuristic(problem, priced(problem, ledger, passed), SPACE, termination=deadline.termination())
+    writing = Writing.measured(problem.model, greedy_plan(problem.model))
+    searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
+    passed = writing.in_time(deadline, walk_two_layers(problem, ledger, searching))
+    return heuristic(problem, priced(problem, ledger, passed), SPACE, termination=searching.termination())

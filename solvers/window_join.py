@@ -161,7 +161,7 @@ def _expired(probing: Side, probed: Side, hashed: bool, lazy: bool) -> float:
 
 def solve_window_join(request: WindowJoinRequest) -> WindowJoinAnswer:
     """Everything paper 4 says about a join of two streams."""
-    left, right = (Side(side.rate, side.window, side.keys) for side in (request.left, request.right))
+    left, right = (Side(side.rate, side.window.seconds, side.keys) for side in (request.left, request.right))
     selectivity = request.selectivity if request.selectivity is not None else min(1.0 / left.keys, 1.0 / right.keys)
     whole = selectivity * _pairs(left, right)
     hash_weight, loop_weight = request.costs.hash, request.costs.nested_loop

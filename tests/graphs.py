@@ -12,7 +12,7 @@ from models.request import Comparison, Costs, Observed, PlanRequest, Predicate, 
 
 __all__ = ["SHAPES", "edges_of", "plan_requests", "queries", "random_costs", "random_graph"]
 
-SHAPES = ("chain", "star", "cycle", "clique", "random")
+SHAPES = ("chain", "star", "cycle", "snowflake", "clique", "random")
 
 
 def edges_of(rng: random.Random, n: int, shape: str, degree: float = 2.5) -> list[tuple[int, int]]:
@@ -25,6 +25,10 @@ def edges_of(rng: random.Random, n: int, shape: str, degree: float = 2.5) -> lis
         return [(i, i + 1) for i in range(n - 1)] + ([(0, n - 1)] if n > 2 else [])
     if shape == "clique":
         return list(combinations(range(n), 2))
+    if shape == "snowflake":
+        # About √n streams around the hub, the others in turn behind them.
+        arms = max(1, round((n - 1) ** 0.5))
+        return [(0 if i <= arms else i - arms, i) for i in range(1, n)]
     assert shape == "random", f"unknown shape {shape}"
     edges = [(rng.randrange(i), i) for i in range(1, n)]
     others = [pair for pair in combinations(range(n), 2) if pair not in set(edges)]
@@ -46,12 +50,16 @@ def random_graph(
     theta: float = 0.0,
     observed: float = 0.0,
     parts: int = 1,
+    equalities: float = 0.0,
+    across: float = 0.0,
+    shuffled: bool = False,
 ) -> Query:
     """A query of n streams.
 
     Selectivities are log-uniform in 10^log_selectivity, or uniform in (0, 1) as in paper 3 §6.1 where it is None. `rows` is the share of
-    row windows, `theta` of predicates without equality, `observed` of connected sets with a measured selectivity. With `parts` > 1 the
-    graph falls into that many components.
+    row windows, `theta` of predicates without equality, `observed` of small sets with a measured selectivity, `equalities` of pairs with a
+    second equality. With `parts` > 1 the graph falls into that many components, and `across` is the share of pairs of streams from
+    different ones with a measured selectivity. `shuffled` streams stand in any order, so that the hub of a star is not always the first.
     """
     streams = []
     for i in range(n):
@@ -72,12 +80,20 @@ def random_graph(
             predicates.append(Predicate(left=f"s{a}.x{b}", right=f"s{b}.x{a}", op=op, selectivity=selectivity()))
             if rng.random() < 0.1:
                 predicates.append(Predicate(left=f"s{a}.y{b}", right=f"s{b}.y{a}", op=Comparison.GE, selectivity=rng.uniform(0.3, 1.0)))
+            if equalities and rng.random() < equalities:
+                predicates.append(Predicate(left=f"s{a}.z{b}", right=f"s{b}.z{a}", selectivity=rng.uniform(0.1, 1.0)))
         if observed:
             for size in range(2, min(high - low, 5) + 1):
                 members += [[f"s{i}" for i in chosen] for chosen in combinations(range(low, high), size) if rng.random() < observed]
+    if across:
+        part_of = {f"s{i}": part for part, (low, high) in enumerate(pairwise(cuts)) for i in range(low, high)}
+        pairs = ([a.name, b.name] for a, b in combinations(streams, 2) if part_of[a.name] != part_of[b.name])
+        members += [pair for pair in pairs if rng.random() < across]
     sets = [
         Observed(streams=names, selectivity=rng.choice((0.0, 1.0)) if rng.random() < 0.03 else selectivity() ** (len(names) - 1)) for names in members
     ]
+    if shuffled:
+        rng.shuffle(streams)
     return Query(streams=streams, predicates=predicates, observed=sets)
 
 

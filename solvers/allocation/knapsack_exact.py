@@ -2,8 +2,8 @@
 
 Problem: whole units of paths, each up to its limit, within the capacity, for the most results.
 Method: one integer per path, started from the greedy answer.
-Guarantee: exact where the figures fit 64 bits as whole multiples of one decimal, else within rounding of it, bounded by
-the fractional optimum; out of time the best so far with CP-SAT's bound.
+Guarantee: exact where the figures fit 64 bits as whole multiples of one decimal and no path has MOST_UNITS, else bounded by the
+fractional optimum; out of time the best so far with CP-SAT's bound; where CP-SAT fails, the greedy answer and the fractional optimum.
 Complexity: NP-hard in the size of the figures; pseudo-polynomial in practice.
 Departs from paper 2: figures need not be whole numbers.
 """
@@ -14,7 +14,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from models.plan import Proof
 from solvers.allocation.grepp import grepp, grepp_in_whole_units
 from solvers.allocation.productivity import Path
 from solvers.deadline import NOBODY, Deadline, Progress
@@ -27,10 +26,9 @@ MOST_UNITS = 1 << 40  # of one path: beyond that a unit is below the rounding of
 
 @dataclass(frozen=True, slots=True)
 class Knapsack:
-    """Units per path, and what is proven of their output."""
+    """Units per path, and what no units yield more than."""
 
     units: list[float]
-    proof: Proof
     bound: float
 
 
@@ -60,21 +58,18 @@ def knapsack_exact(capacity: float, paths: Sequence[Path], seconds: float, progr
         status = solver.solve(model)
     fractional = math.fsum(path.output * amount for path, amount in zip(paths, grepp(capacity, paths), strict=True) if amount)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Knapsack(greedy, Proof.BOUNDED, fractional)
+        return Knapsack(greedy, fractional)
     found = [0.0] * len(paths)
     for variable, i in zip(units, open_, strict=True):
         found[i] = float(solver.value(variable))
-    value, known = (sum(decimal(path.output) * int(n) for path, n in zip(paths, counts, strict=True)) for counts in (found, greedy))
-    if known > value:
-        found, value = greedy, known
-    if status == cp_model.OPTIMAL and exact_weights and exact_values:
-        return Knapsack(found, Proof.OPTIMAL, float(value))
-    bound = (
-        min(fractional, float(value) * solver.best_objective_bound / max(solver.objective_value, 1.0))
-        if exact_weights and exact_values
-        else fractional
-    )
-    return Knapsack(found, Proof.BOUNDED, max(bound, float(value)))
+    value, known = (sum(decimal(path.output) * int(n) for path, n in zip(paths, taken, strict=True)) for taken in (found, greedy))
+    best = found if value >= known else greedy
+    if not (exact_weights and exact_values and all(count < MOST_UNITS for count in counts)):
+        return Knapsack(best, fractional)
+    if status == cp_model.OPTIMAL:
+        return Knapsack(best, float(value))
+    unit = next((decimal(paths[i].output) / scaled for i, scaled in zip(open_, values, strict=True)), 0)
+    return Knapsack(best, min(fractional, solver.best_objective_bound * float(unit)))
 
 
 def _most_units(capacity: float, path: Path) -> int:

@@ -18,6 +18,7 @@ from solvers.cover.greedy import CoverPath
 from solvers.cover.solve import coverable, short_states
 from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.errors import RangeError
+from solvers.gap import claim
 
 __all__ = ["solve_allocation"]
 
@@ -42,37 +43,44 @@ def solve_allocation(request: AllocationRequest, progress: Progress = NOBODY) ->
             raise RangeError(f"path {path.name} makes more tuples than a double can count: lower its productivities", f"/paths/{i}")
     if request.method in HEURISTICS:
         flow = HEURISTICS[request.method](request.capacity, paths)
-        return _answer(request, paths, [steps[0] for steps in flow.steps], Proof.BOUNDED, flow.steps, flow.output)
+        return _answer(request, paths, [steps[0] for steps in flow.steps], steps=flow.steps, output=flow.output)
     whole = request.model is ExecutionModel.DISCRETE
     if request.method is AllocationMethod.DP:
-        return _answer(request, paths, knapsack_dp(int(request.capacity), paths), Proof.OPTIMAL)
+        units = knapsack_dp(int(request.capacity), paths)
+        return _answer(request, paths, units, _throughput(paths, units))
     if whole and request.method is AllocationMethod.EXACT:
         deadline = Deadline.after(request.time_limit, progress)
         found = knapsack_exact(request.capacity, paths, request.time_limit, progress)
-        answer = _answer(request, paths, found.units, found.proof, bound=found.bound)
-        return answer if found.proof is Proof.OPTIMAL else answer.model_copy(update={"termination": deadline.termination()})
+        answer = _answer(request, paths, found.units, found.bound)
+        return answer if answer.proof is Proof.OPTIMAL else answer.model_copy(update={"termination": deadline.termination()})
     if whole:
-        return _answer(request, paths, grepp_in_whole_units(request.capacity, paths), Proof.BOUNDED)
+        return _answer(request, paths, grepp_in_whole_units(request.capacity, paths))
     required = {state.name: state.required for state in request.states}
     possible = coverable(required, [CoverPath(path.name, path.resources, path.covers, path.limit) for path in paths])
     if request.method is AllocationMethod.JAQPOT:
-        return _answer(request, paths, jaqpot(request.capacity, paths, possible)[0], Proof.BOUNDED)
+        return _answer(request, paths, jaqpot(request.capacity, paths, possible)[0])
     if possible and request.method is AllocationMethod.EXACT:
-        units, cost = joint(request.capacity, paths, possible)
-        return _answer(request, paths, units, Proof.OPTIMAL if cost <= request.capacity else Proof.BOUNDED)
-    return _answer(request, paths, grepp(request.capacity, paths), Proof.OPTIMAL)
+        together = joint(request.capacity, paths, possible)
+        return _answer(request, paths, together.units, together.bound)
+    return _answer(request, paths, grepp(request.capacity, paths))
+
+
+def _throughput(paths: list[Path], units: list[float]) -> float:
+    return math.fsum(path.output * amount for path, amount in zip(paths, units, strict=True) if amount)
 
 
 def _answer(
     request: AllocationRequest,
     paths: list[Path],
     units: list[float],
-    proof: Proof,
+    bound: float = math.inf,
     steps: list[list[float]] | None = None,
     output: list[float] | None = None,
-    bound: float | None = None,
 ) -> AllocationAnswer:
-    """`steps` and `output` where tuples are dropped on the way; otherwise they follow from the units."""
+    """`steps` and `output` where tuples are dropped on the way; otherwise they follow from the units.
+
+    Without a bound of its own an answer has that of the capacity alone, which any numbers of units share out best.
+    """
     steps = steps or [[amount * arriving for arriving in path.arriving] for path, amount in zip(paths, units, strict=True)]
     yields = output or [amount * path.output for path, amount in zip(paths, units, strict=True)]
     uses = [
@@ -80,17 +88,15 @@ def _answer(
         for path, arriving, amount_ in zip(paths, steps, units, strict=True)
     ]
     throughput = math.fsum(yields)
-    if proof is Proof.OPTIMAL:
-        bound = throughput
-    elif bound is None:
-        bound = math.fsum(amount * path.output for path, amount in zip(paths, grepp(request.capacity, paths), strict=True) if amount)
-    bound = max(bound, throughput)
+    if math.isinf(bound):
+        bound = _throughput(paths, grepp(request.capacity, paths))
+    claimed = claim(throughput, bound, maximise=True)
     required = {state.name: state.required for state in request.states}
     givers = [CoverPath(path.name, path.resources, path.covers, path.limit) for path in paths]
     short = short_states(required, givers, units)
     least = None
     if len(coverable(required, givers)) == len(required):
-        least = math.fsum(path.cost * amount for path, amount in zip(givers, continuous_cover(required, givers), strict=True))
+        least = continuous_cover(required, givers).cost
     return AllocationAnswer(
         throughput=throughput,
         used=math.fsum(uses),
@@ -101,7 +107,7 @@ def _answer(
         feasible=not short,
         uncovered=short,
         least_capacity=least,
-        proof=proof,
-        bound=bound,
-        gap=(bound - throughput) / bound if bound > 0.0 else 0.0,
+        proof=claimed.proof,
+        bound=claimed.bound,
+        gap=claimed.gap,
     )

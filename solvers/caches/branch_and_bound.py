@@ -122,9 +122,9 @@ def branch_and_bound(program: Program, deadline: Deadline, max_nodes: int = MAX_
         for child in _children(search, node, branch):
             heapq.heappush(waiting, (bound, next(numbers), child, *split))
     value = search.best[0]
-    if not waiting:
-        return Selection(search.best[2], value, value, True)
-    return Selection(search.best[2], value, min(value, max(0.0, min(entry[0] for entry in waiting))), False)
+    # Nodes within the slack of the best were not looked into.
+    bound = max(0.0, min([value, *(entry[0] for entry in waiting)]) - search.slack)
+    return Selection(search.best[2], value, bound, not waiting)
 
 
 def _children(search: _Search, node: _Node, group: int) -> list[_Node]:

@@ -4,9 +4,11 @@ Problem: the cheapest choice of a `Program`, memory cap and exclusions included.
 Method: OR-Tools CP-SAT on the paper's integer program, with variables for caches alone, by what each saves, so that operators
 need none of their own. A small program is given to `branch_and_bound` first, which is done before CP-SAT is imported.
 
-Guarantee: exact; costs become integers with RESOLUTION steps in the cost without caches, so two choices may be taken
-for equal that differ by less than that. Where time runs out: the best choice and its bound. One worker
-and a fixed seed: the same choice on every run. Complexity: NP-hard (Thm 4.2); 687 candidates take a fraction of a second.
+Guarantee: exact; costs become integers with RESOLUTION steps in the cost without caches, so two choices may be taken for equal that
+differ by less than that, and the bound is below the cost by as much. Bytes are rounded down: every choice that fits is allowed, and one
+that is over the cap by less than rounding is forbidden when it is found, and the program solved again. Where time runs out or CP-SAT
+fails: the best choice, with a bound if there is one. One worker and a fixed seed: the same choice on every run.
+Complexity: NP-hard (Thm 4.2); 687 candidates take a fraction of a second.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import math
 
 from solvers.caches.branch_and_bound import branch_and_bound
+from solvers.caches.memory import evict
 from solvers.caches.program import Choice, Program, Selection
 from solvers.deadline import Deadline
 
@@ -23,6 +26,7 @@ RESOLUTION = 1 << 46  # steps of cost: fine enough for doubles, and sums of thou
 MEMORY_RESOLUTION = 1 << 40
 LARGEST_SCALE = 1e300  # costs below 1e-286 are as good as none
 SMALL = 60  # candidates up to which branch and bound is as fast as CP-SAT
+RETRIES = 20  # choices that rounding let through and their bytes did not
 PYTHON_NODES = 400  # of branch and bound: longer than nearly every small program takes
 
 
@@ -34,10 +38,9 @@ def exact(program: Program, deadline: Deadline) -> Selection:
     if found.optimal or deadline.expired():
         return found
     solved = cp_sat(program, deadline, found.choice)
-    if solved.optimal or solved.cost < found.cost:
-        bounds = [bound for bound in (solved.bound, found.bound) if bound is not None]
-        return Selection(solved.choice, solved.cost, min(solved.cost, max(bounds)) if bounds else None, solved.optimal)
-    return found
+    best = solved if solved.optimal or solved.cost < found.cost else found
+    bounds = [bound for bound in (solved.bound, found.bound) if bound is not None]
+    return Selection(best.choice, best.cost, max(bounds, default=None), solved.optimal)
 
 
 def cp_sat(program: Program, deadline: Deadline, hint: Choice = ()) -> Selection:
@@ -71,25 +74,32 @@ def cp_sat(program: Program, deadline: Deadline, hint: Choice = ()) -> Selection
         unit = program.memory_bytes / MEMORY_RESOLUTION or 1.0
         held = {g: model.new_int_var(0, MEMORY_RESOLUTION, "") for g in groups}
         for i in useful:
-            # Rounded up, so that what fits here fits indeed.
-            model.add(held[program.candidates[i].group] >= math.ceil(program.candidates[i].memory_bytes / unit) * x[i])
+            # Rounded down, so that what fits indeed fits here.
+            model.add(held[program.candidates[i].group] >= math.floor(program.candidates[i].memory_bytes / unit) * x[i])
         model.add(sum(held.values()) <= math.floor(program.memory_bytes / unit))
     weights = [round(program.update_costs[g] * scale) for g in groups] + [-saving[i] for i in useful]
     model.minimize(cp_model.LinearExpr.weighted_sum([*z.values(), *x.values()], weights))
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    solver.parameters.linearization_level = 2  # the relaxation is nearly integral: seconds become milliseconds
-    solver.parameters.cp_model_probing_level = 0  # finds nothing here that the relaxation does not
-    solver.parameters.symmetry_level = 0
-    solver.parameters.max_time_in_seconds = max(0.01, deadline.remaining())
-    with deadline.watched(solver.stop_search):
-        status = solver.solve(model)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Selection(hint, program.cost(hint), None, False)
-    choice = tuple(i for i in useful if solver.boolean_value(x[i]))
-    cost = program.cost(choice)
-    if status == cp_model.OPTIMAL:
-        return Selection(choice, cost, cost, True)
-    slack = (len(useful) + len(groups)) / scale
-    return Selection(choice, cost, min(cost, max(0.0, total + solver.best_objective_bound / scale - slack)), False)
+    rounding = (len(useful) + len(groups)) / scale
+    best, bound = hint, None
+    for _ in range(RETRIES):
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = 0
+        solver.parameters.linearization_level = 2  # the relaxation is nearly integral: seconds become milliseconds
+        solver.parameters.cp_model_probing_level = 0  # finds nothing here that the relaxation does not
+        solver.parameters.symmetry_level = 0
+        solver.parameters.max_time_in_seconds = max(0.01, deadline.remaining())
+        with deadline.watched(solver.stop_search):
+            status = solver.solve(model)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            break
+        bound = max(0.0, total + solver.best_objective_bound / scale - rounding)
+        choice = tuple(i for i in useful if solver.boolean_value(x[i]))
+        fits = program.fits(choice)
+        best = min(choice if fits else evict(program, choice), best, key=program.cost)
+        if fits and status == cp_model.OPTIMAL:
+            return Selection(best, program.cost(best), bound, True)
+        if status == cp_model.FEASIBLE:
+            break
+        model.add_bool_or(x[i].negated() for i in choice)
+    return Selection(best, program.cost(best), bound, False)

@@ -56,16 +56,22 @@ def _by_priority(program: Program, choice: Choice) -> list[Choice]:
 def priority_allocation(program: Program, choice: Choice) -> Allotment:
     """Serve the chosen caches by priority until the memory is used up."""
     free, shares = program.memory_bytes, {}
-    parts = [program.cost_without_caches]
+    # Operator by operator, because what a cache replaces must leave nothing behind of sums that were rounded before.
+    parts = [cost for costs in program.operator_costs for cost in costs]
     for members in _by_priority(program, choice):
         held = max(program.candidates[i].memory_bytes for i in members)
         share = 1.0 if held <= free else free / held
-        saved = share * _benefit(program, members)
         update = program.update_costs[program.candidates[members[0]].group]
-        if share <= 0.0 or saved <= update:
+        if share <= 0.0 or share * _benefit(program, members) <= update:
             continue
         free -= share * held
-        parts += [-saved, update]
+        parts.append(update)
+        for i in members:
+            candidate = program.candidates[i]
+            parts += [
+                share * candidate.proc,
+                *(-share * cost for cost in program.operator_costs[candidate.pipeline][candidate.first : candidate.last + 1]),
+            ]
         shares.update(dict.fromkeys(members, share))
     return Allotment(tuple(sorted(shares)), shares, math.fsum(parts))
 

@@ -6,6 +6,7 @@ Problem: min Σ proc·x + Σ operators left to themselves + Σ update_cost·z, x
 Guarantee: the bound is never above the optimum, whatever the solver's tolerances: its dual values are only used to split
 update costs and memory among the members of a group, and the bound is then computed anew, pipeline by
 pipeline (`split_bound`). One pipeline's covers are paths, so that bound equals the relaxation's optimum up to rounding.
+Where CBC fails, update costs are split evenly: a lower bound, but still one.
 Exclusions are part of the relaxation, but not of the bound, which is then a little lower.
 """
 
@@ -14,8 +15,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from solvers.caches.program import Program, cheapest_cover
+from solvers.linear_program import Outcome
 
 __all__ = ["Relaxation", "relaxation", "split_bound"]
 
@@ -24,10 +27,11 @@ ROUNDING = 1e-12  # relative: sums in a bound and in a cost round differently
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """x of the fractional optimum, and the bound."""
+    """x of the fractional optimum, and the bound. Where the outcome is not `optimal`, x is nothing and the bound only a bound."""
 
     candidates: tuple[float, ...]
     bound: float
+    outcome: Outcome
 
 
 def split_bound(program: Program, shares: Sequence[float], memory_price: float, memory_shares: Sequence[float]) -> float:
@@ -61,7 +65,7 @@ def relaxation(program: Program, seconds: float = 60.0) -> Relaxation:
     import pulp  # takes a quarter of a second to import, and most requests do not need it
 
     if not program.useful:
-        return Relaxation((0.0,) * len(program.candidates), program.cost_without_caches)
+        return Relaxation((0.0,) * len(program.candidates), program.cost_without_caches, Outcome.OPTIMAL)
     # CBC's tolerances are absolute: costs are scaled to add up to one, memory to fill one.
     unit = program.cost_without_caches or 1.0
     capped = math.isfinite(program.memory_bytes)
@@ -90,16 +94,35 @@ def relaxation(program: Program, seconds: float = 60.0) -> Relaxation:
         for i in listed:
             problem += (x[i] * (program.candidates[i].memory_bytes / full) <= y[program.candidates[i].group], f"held{i}")
         problem += (pulp.lpSum(y.values()) <= program.memory_bytes / full, "cap")
-    problem.solve(pulp.PULP_CBC_CMD(msg=False, timeLimit=max(1.0, seconds), threads=1))
+    count = len(program.candidates)
+    outcome = _solved(problem, max(1.0, seconds))
+    if outcome is not Outcome.OPTIMAL:
+        equal = [program.update_costs[c.group] / len(program.members[c.group]) for c in program.candidates]
+        return Relaxation((0.0,) * count, split_bound(program, equal, 0.0, [0.0] * count), outcome)
 
     def dual(name: str) -> float:
         return max(0.0, -(problem.get_constraint_by_name(name).pi or 0.0))
 
-    count = len(program.candidates)
     shares = [dual(f"share{i}") * unit if i in x else 0.0 for i in range(count)]
     price = dual("cap") * unit / full if capped else 0.0
     held = [dual(f"held{i}") if capped and i in x else 0.0 for i in range(count)]
     return Relaxation(
         tuple(min(1.0, max(0.0, x[i].value() or 0.0)) if i in x else 0.0 for i in range(count)),
         split_bound(program, shares, price if math.isfinite(price * program.memory_bytes) else 0.0, held),
+        outcome,
     )
+
+
+def _solved(problem: Any, seconds: float) -> Outcome:
+    """How CBC ended, which is a program of its own that may be missing, be killed or break off."""
+    import pulp
+
+    try:
+        status = problem.solve(pulp.PULP_CBC_CMD(msg=False, timeLimit=seconds, threads=1))
+    except pulp.PulpSolverError:
+        return Outcome.FAILED
+    if status == pulp.LpStatusOptimal:
+        # CBC calls what it had when time ran out optimal as well.
+        return Outcome.OPTIMAL if problem.sol_status == pulp.LpSolutionOptimal else Outcome.TIME_LIMIT
+    ended = {pulp.LpStatusInfeasible: Outcome.INFEASIBLE, pulp.LpStatusUnbounded: Outcome.UNBOUNDED, pulp.LpStatusNotSolved: Outcome.TIME_LIMIT}
+    return ended.get(status, Outcome.FAILED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from models.caches import CacheAllocation, CacheMethod, CacheSelection, CacheSelectionRequest
-from models.plan import Proof, Termination
+from models.plan import Termination
 from solvers.caches.exact import exact
 from solvers.caches.exhaustive import exhaustive
 from solvers.caches.greedy import greedy
@@ -16,6 +16,8 @@ from solvers.caches.relaxation import Relaxation, relaxation
 from solvers.caches.tree import tree
 from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.errors import RangeError
+from solvers.gap import claim
+from solvers.linear_program import Outcome
 
 __all__ = ["program_of", "solve_caches"]
 
@@ -61,15 +63,13 @@ def solve_caches(request: CacheSelectionRequest, progress: Progress = NOBODY) ->
     ids = [candidate.id for candidate in request.candidates]
     if by_priority:
         allotted = priority_allocation(program, found.choice)
-        choice, cost, bound, optimal = allotted.choice, allotted.cost, found.bound, False
+        choice, cost = allotted.choice, allotted.cost
         held = {i: size * allotted.shares[i] for i, size in program.memory(choice).items()}
     else:
-        choice, cost, bound, optimal = found.choice, found.cost, found.bound, found.optimal
+        choice, cost = found.choice, found.cost
         held = program.memory(choice)
-    if bound is None and relaxed is not None:
-        bound = relaxed.bound
-    if bound is not None:
-        bound = min(bound, cost)
+    claimed = claim(cost, relaxed.bound if found.bound is None and relaxed is not None else found.bound)
+    lp_bound = relaxed.bound if relaxed is not None and relaxed.outcome is Outcome.OPTIMAL else None
     searched = request.method in (CacheMethod.EXACT, CacheMethod.EXHAUSTIVE) and not found.optimal
     return CacheSelection(
         chosen=[ids[i] for i in choice],
@@ -77,12 +77,12 @@ def solve_caches(request: CacheSelectionRequest, progress: Progress = NOBODY) ->
         cost_without_caches=program.cost_without_caches,
         memory={ids[i]: held[i] for i in choice},
         memory_bytes=math.fsum(held.values()),
-        proof=Proof.OPTIMAL if optimal else Proof.NONE if bound is None else Proof.BOUNDED,
+        proof=claimed.proof,
         termination=deadline.termination() if searched else Termination.COMPLETE,
-        bound=bound,
-        gap=None if bound is None else (cost - bound) / cost if cost > 0.0 else 0.0,
-        lp_bound=relaxed.bound if relaxed else None,
-        ratio=cost / relaxed.bound if relaxed and relaxed.bound > 0.0 else None,
+        bound=claimed.bound,
+        gap=claimed.gap,
+        lp_bound=lp_bound,
+        ratio=cost / lp_bound if lp_bound else None,
     )
 
 

@@ -2,8 +2,8 @@
 
 Problem: units of paths, each up to its limit, so that every state gets what it requires, at the least cost.
 Method: a linear program where units are any numbers; CP-SAT where they are whole, started from the greedy cover.
-Guarantee: exact (whole units: where the figures fit 64 bits as multiples of one decimal; out of time the best so far
-with its bound). Complexity: polynomial for any numbers, NP-hard for whole ones.
+Guarantee: exact (whole units: where the figures fit 64 bits as multiples of one decimal); the bound holds in every case, also
+out of time and where a solver fails. Complexity: polynomial for any numbers, NP-hard for whole ones.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from models.plan import Proof
 from solvers.cover.greedy import CoverPath, greedy_cover
 from solvers.deadline import NOBODY, Deadline, Progress
 from solvers.errors import MethodError
-from solvers.linear_program import Row, linear_program
+from solvers.linear_program import Outcome, Row, linear_program
 from solvers.scaling import decimal, whole_numbers
 
-__all__ = ["Cover", "continuous_cover", "discrete_cover"]
+__all__ = ["Cover", "continuous_cover", "cost_of", "discrete_cover"]
 
 
 MOST_UNITS = 1 << 40  # of one path
@@ -27,34 +26,51 @@ MOST_UNITS = 1 << 40  # of one path
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """Units per path, and what is proven of their cost."""
+    """Units per path, and what no cover costs less than."""
 
     units: list[float]
-    proof: Proof
+    cost: float
     bound: float
 
 
-def continuous_cover(required: Mapping[str, float], paths: Sequence[CoverPath]) -> list[float]:
-    """Units per path, any numbers. Every required state must be coverable."""
-    if not any(required.values()):
-        return [0.0] * len(paths)
+def cost_of(paths: Sequence[CoverPath], units: Sequence[float]) -> float:
+    return math.fsum(path.cost * amount for path, amount in zip(paths, units, strict=True))
+
+
+def continuous_cover(required: Mapping[str, float], paths: Sequence[CoverPath]) -> Cover:
+    """Units per path, any numbers. Every required state must be coverable.
+
+    Where the linear program fails, the greedy cover, bounded by what the dearest state takes alone.
+    """
+    # Rounding may make a state that all paths together just cover a little short: then it asks for what there is.
+    most = {state: math.fsum(path.covers[state] * path.limit for path in paths if state in path.covers) for state in required}
+    needed = {state: min(amount, most[state]) for state, amount in required.items() if amount > 0.0}
+    if not needed:
+        return Cover([0.0] * len(paths), 0.0, 0.0)
     # Rows scaled to 1 and costs to their largest, so that the simplex's absolute tolerances mean the same for every unit of measure.
     rows = [
-        Row({i: path.covers[state] / amount for i, path in enumerate(paths) if state in path.covers}, low=1.0)
-        for state, amount in required.items()
-        if amount > 0.0
+        Row({i: path.covers[state] / amount for i, path in enumerate(paths) if state in path.covers}, low=1.0) for state, amount in needed.items()
     ]
     largest = max((path.cost for path in paths), default=0.0) or 1.0
-    units = linear_program([path.cost / largest for path in paths], [path.limit for path in paths], rows, maximise=False)
-    if units is None:
-        return greedy_cover(required, paths)
+    limits = [min(path.limit, _enough(needed, path)) for path in paths]
+    solved = linear_program([path.cost / largest for path in paths], limits, rows, maximise=False)
+    if solved.outcome is not Outcome.OPTIMAL:
+        units = greedy_cover(required, paths)
+        # For one state alone the greedy cover is the cheapest.
+        return Cover(units, cost_of(paths, units), max(cost_of(paths, greedy_cover({state: amount}, paths)) for state, amount in needed.items()))
+    units = list(solved.units)
     # The simplex may fall short by its tolerance: scale up what is not at its limit.
     for _ in range(3):
         short = max((1.0 - math.fsum(factor * units[i] for i, factor in row.factors.items()) for row in rows), default=0.0)
         if short <= 0.0:
             break
         units = [min(path.limit, amount * (1.0 + 2.0 * short)) for path, amount in zip(paths, units, strict=True)]
-    return units
+    return Cover(units, cost_of(paths, units), max(0.0, solved.bound * largest))
+
+
+def _enough(required: Mapping[str, float], path: CoverPath) -> float:
+    """More units of a path than cover each of its states alone are never needed."""
+    return max((required[state] / amount for state, amount in path.covers.items() if state in required), default=0.0)
 
 
 def discrete_cover(required: Mapping[str, float], paths: Sequence[CoverPath], seconds: float, progress: Progress = NOBODY) -> Cover:
@@ -88,16 +104,13 @@ def discrete_cover(required: Mapping[str, float], paths: Sequence[CoverPath], se
     solver.parameters.max_time_in_seconds = seconds
     with Deadline.after(seconds, progress).watched(solver.stop_search):
         status = solver.solve(model)
-    fractional = math.fsum(path.cost * amount for path, amount in zip(paths, continuous_cover(required, paths), strict=True))
+    fractional = continuous_cover(required, paths).bound
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Cover(greedy, Proof.BOUNDED, fractional * (1.0 - 1e-9))
+        return Cover(greedy, cost_of(paths, greedy), fractional)
     found = [float(solver.value(units[i])) if i in units else 0.0 for i in range(len(paths))]
     cost, known = (sum(decimal(path.cost) * int(n) for path, n in zip(paths, counts, strict=True)) for counts in (found, greedy))
-    if known < cost:
-        found, cost = greedy, known
-    if status == cp_model.OPTIMAL and exact:
-        return Cover(found, Proof.OPTIMAL, float(cost))
-    return Cover(found, Proof.BOUNDED, min(float(cost), fractional * (1.0 - 1e-9)))
+    best = found if cost <= known else greedy
+    return Cover(best, cost_of(paths, best), float(cost) if status == cp_model.OPTIMAL and exact else fractional)
 
 
 def _most_units(required: Mapping[str, float], path: CoverPath) -> int:

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from models.allocation import ExecutionModel
 from models.cover import CoverAnswer, CoverMethod, CoverRequest
 from models.plan import Proof, Termination
-from solvers.cover.exact import continuous_cover, discrete_cover
+from solvers.cover.exact import continuous_cover, cost_of, discrete_cover
 from solvers.cover.greedy import CoverPath, greedy_cover
 from solvers.deadline import NOBODY, Deadline, Progress
+from solvers.gap import claim
 
 __all__ = ["coverable", "short_states", "solve_cover"]
 
@@ -39,31 +40,25 @@ def solve_cover(request: CoverRequest, progress: Progress = NOBODY) -> CoverAnsw
     required = {state.name: state.required for state in request.states}
     paths = [CoverPath(path.name, path.cost, path.covers, math.inf if path.max_units is None else path.max_units) for path in request.paths]
     possible = coverable(required, paths, whole)
-    fractional = continuous_cover(possible, paths)
-    bound = math.fsum(path.cost * amount for path, amount in zip(paths, fractional, strict=True))
-    proof = Proof.BOUNDED
+    searched = whole and request.method is CoverMethod.EXACT
+    found = discrete_cover(possible, paths, request.time_limit, progress) if searched else continuous_cover(possible, paths)
+    units, least = found.units, found.cost
     if request.method is CoverMethod.GREEDY:
         units = greedy_cover(possible, paths, whole)
-    elif whole:
-        found = discrete_cover(possible, paths, request.time_limit, progress)
-        units, proof, bound = found.units, found.proof, found.bound
-    else:
-        units, proof = fractional, Proof.OPTIMAL
-    least = math.fsum(path.cost * amount for path, amount in zip(paths, units, strict=True))
-    if proof is Proof.OPTIMAL:
-        bound = least
+        least = cost_of(paths, units)
+    claimed = claim(least, found.bound)
     if request.capacity is not None and least > request.capacity * (1.0 + TOLERANCE):
         fit = request.capacity / least
         units = [math.floor(amount * fit) if whole else amount * fit for amount in units]
     short = short_states(required, paths, units)
     return CoverAnswer(
         feasible=not short,
-        cost=math.fsum(path.cost * amount for path, amount in zip(paths, units, strict=True)),
+        cost=cost_of(paths, units),
         units={path.name: amount for path, amount in zip(paths, units, strict=True)},
         uncovered=short,
         least_capacity=least if len(possible) == len(required) else None,
-        proof=proof,
-        termination=deadline.termination() if whole and request.method is CoverMethod.EXACT and proof is not Proof.OPTIMAL else Termination.COMPLETE,
-        bound=min(bound, least),
-        gap=max(0.0, (least - bound) / least) if least > 0.0 else 0.0,
+        proof=claimed.proof,
+        termination=deadline.termination() if searched and claimed.proof is not Proof.OPTIMAL else Termination.COMPLETE,
+        bound=claimed.bound,
+        gap=claimed.gap,
     )

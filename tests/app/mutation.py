@@ -66,8 +66,8 @@ def bodies(name: str, other: str) -> dict[str, Any]:
             "memory_bytes": 2000,
         },
         "window_join": {
-            "left": {"rate": 100, "window": 60, "keys": 50},
-            "right": {"rate": 20, "window": 30, "keys": 50},
+            "left": {"rate": 100, "window": {"seconds": 60}, "keys": 50},
+            "right": {"rate": 20, "window": {"seconds": 30}, "keys": 50},
             "selectivity": 0.01,
             "costs": {"hash": 1e-6, "nested_loop": 1e-7},
             "service_rate": 100,

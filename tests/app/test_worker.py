@@ -15,7 +15,7 @@ from models.base import Model
 from models.plan import Termination
 from models.request import PlanRequest
 from models.service import Health
-from solvers.errors import RangeError
+from solvers.errors import RangeError, WrongBoundError
 from solvers.planner import plan
 from tests.app.serving import ROOT, example
 
@@ -83,6 +83,16 @@ def test_an_answer_is_complete_where_its_search_was_not_cut_off(termination: Ter
         return plan(request).model_copy(update={"termination": termination})
 
     assert respond(PLANS, solver, body(), 10.0, lambda *_: None).complete is (termination is Termination.COMPLETE)
+
+
+def test_a_wrong_bound_is_our_fault_and_not_the_callers() -> None:
+    """What `respond` does not catch is logged with all its details and answered with a 500, as test_http sees."""
+
+    def claims_too_much(_: Model) -> Model:
+        raise WrongBoundError(1.0, 2.0, maximise=False)
+
+    with pytest.raises(WrongBoundError, match=r"2\.0 is a lower bound above the value it bounds, 1\.0"):
+        respond(PLANS, claims_too_much, body(), 1.0, lambda *_: None)
 
 
 def test_the_process_with_the_event_loop_loads_no_solver() -> None:

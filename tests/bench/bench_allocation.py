@@ -110,7 +110,7 @@ def stale_results() -> None:
                 runs = {
                     POLICIES[key]: shares_of_flow(case.priced, case.paths, heuristic(capacity, case.paths)) for key, heuristic in HEURISTICS.items()
                 }
-                for policy, units in (("GrePP", grepp(capacity, case.paths)), ("joint optimum", joint(capacity, case.paths, case.required)[0])):
+                for policy, units in (("GrePP", grepp(capacity, case.paths)), ("joint optimum", joint(capacity, case.paths, case.required).units)):
                     runs[policy] = shares_of_streams(case.priced, [amount / path.limit for path, amount in zip(case.paths, units, strict=True)])
                 for policy, allowed in runs.items():
                     outcome = simulate(case.model.graph, PROBES, case.priced, allowed, case.stated, 60.0, seed, poisson=True, kept=case.kept)
@@ -137,7 +137,7 @@ def capacity_for_freshness() -> None:
                 if case.hopeless:
                     hopeless += 1
                     continue
-                least = joint(2.0 * case.saturation[0], case.paths, case.required)[1]
+                least = joint(2.0 * case.saturation[0], case.paths, case.required).cover_cost
                 shares.append(100 * least / case.saturation[0])
                 above.append(jaqpot(2.0 * case.saturation[0], case.paths, case.required)[1] / least - 1.0)
             if shares:

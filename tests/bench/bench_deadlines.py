@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 
 from models.request import CacheMode, Method, Objective, Options, PlanRequest, Predicate, Query, Resources
-from solvers import anytime, deadline
+from solvers import deadline, shape
 from solvers.errors import WatersmeetError
 from solvers.frontier import frontier
 from solvers.planner import plan
@@ -75,7 +75,7 @@ def main() -> None:
     arguments = parser.parse_args()
     clock = time.process_time if arguments.cpu_clock else time.monotonic
     if arguments.cpu_clock:
-        deadline.time = anytime.time = CpuClock  # type: ignore[assignment, attr-defined]
+        deadline.time = shape.time = CpuClock  # type: ignore[assignment, attr-defined]
     warm()
     over: list[tuple[float, str]] = []
     count, ends = 0, time.monotonic() + 60.0 * arguments.minutes

@@ -29,10 +29,11 @@ from solvers.cost import CostModel
 from solvers.deadline import Deadline
 from solvers.exact import Solver, exact
 from solvers.graph import JoinGraph, join_graph
-from solvers.kernels import MAX_SETS, best_binary_tree
+from solvers.kernels import best_binary_tree
 from solvers.planner import plan
 from solvers.search import Caps, Problem, point_of
 from solvers.staircase_kernel import FRONTIER, LEAST_CPU
+from solvers.table_sizes import MAX_SETS
 from solvers.warm import warm
 from tests.bench.jtree_finder import jtree_finder
 from tests.graphs import random_graph

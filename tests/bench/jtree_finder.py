@@ -9,9 +9,10 @@ import numpy as np
 
 from solvers.cost import CostModel
 from solvers.exact import component_of
-from solvers.kernels import MAX_SETS, Sets, lowest, released
+from solvers.kernels import Sets, lowest, released
 from solvers.search import Caps
 from solvers.seed_kernel import Prices, binary_excess, kept_bytes, kept_excess, mjoin_excess
+from solvers.table_sizes import MAX_SETS
 
 __all__ = ["jtree_finder"]
 

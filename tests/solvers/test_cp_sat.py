@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from models.plan import Proof
 from models.request import Costs, Objective, Query
 from solvers import cp_sat as program
+from solvers import region
 from solvers.choice import objective_value
 from solvers.cost import CostModel
 from solvers.cp_sat import cp_sat
@@ -17,7 +20,7 @@ from solvers.errors import MethodError
 from solvers.exact import exact
 from solvers.graph import join_graph
 from solvers.search import Caps, Problem
-from tests.graphs import SHAPES, queries
+from tests.graphs import SHAPES, queries, random_costs, random_graph
 from tests.solvers.brute_force import best_within, every_plan
 from tests.solvers.search_models import keyed_model, mixed_model
 
@@ -76,6 +79,29 @@ def test_it_agrees_with_the_exact_search(shape: str, objective: Objective) -> No
             assert caps.admit(one.best) == caps.admit(other.best)
             if caps.admit(one.best):
                 assert objective_value(problem, one.best) == pytest.approx(objective_value(problem, other.best), rel=1e-8)
+
+
+def test_measured_joins_across_components_are_counted_at_the_root() -> None:
+    for seed in range(30):
+        rng = random.Random(seed)
+        query = random_graph(rng, rng.randint(3, 6), rng.choice(SHAPES), parts=3, across=0.5, shuffled=True)
+        model = CostModel(join_graph(query), random_costs(rng))
+        found = cp_sat(Problem(model), soon())
+        assert found.proof is Proof.OPTIMAL
+        assert found.best.cpu == pytest.approx(min(plan.cpu for plan in every_plan(model)), rel=1e-8)
+
+
+def test_joins_too_wide_for_the_ledger_have_their_best_orders_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As chains of 13 streams have them."""
+    monkeypatch.setattr(region, "MAX_EXACT_INPUTS", 3)
+    for seed in range(40):
+        rng = random.Random(seed)
+        query = random_graph(rng, rng.randint(4, 6), rng.choice(("chain", "cycle", "random")), windows=(1.0, 10.0), theta=0.3)
+        # Dear states: then the best plans are wide.
+        model = CostModel(join_graph(query), Costs(insert=1e-4, delete=1e-4, append=1e-4))
+        found = cp_sat(Problem(model), soon())
+        assert found.proof is Proof.OPTIMAL
+        assert found.best.cpu == pytest.approx(min(plan.cpu for plan in every_plan(model)), rel=1e-8)
 
 
 def test_a_program_too_large_is_not_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,8 +81,11 @@ def some_caps(rng: random.Random, plans: list[Tried]) -> Caps:
 
 
 def assert_equals_brute_force(seed: int) -> None:
+    assert_answers_are_brute_forces(seed, random_model(seed))
+
+
+def assert_answers_are_brute_forces(seed: int, model: CostModel) -> None:
     """The whole frontier, the verdict under caps, the best plan by CPU and by memory, and what is lacking."""
-    model = random_model(seed)
     plans = every_plan(model)
     whole = frontier_search(Problem(model), Deadline.after(LONG))
     assert whole.proof is Proof.OPTIMAL
@@ -114,6 +117,14 @@ def test_exact_equals_brute_force(chunk: int, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(solvers.exact, "TINY_SETS", 0)  # seeds, as larger graphs have them
     for seed in range(25 * chunk, 25 * chunk + 25):
         assert_equals_brute_force(seed)
+
+
+def test_measured_joins_across_components_are_counted_at_the_root() -> None:
+    for seed in range(60):
+        rng = random.Random(seed)
+        n = rng.randint(3, 6)
+        query = random_graph(rng, n, rng.choice(SHAPES), windows=(0.1, 1.0), parts=rng.randint(2, min(n, 5)), across=0.5, observed=0.2, shuffled=True)
+        assert_answers_are_brute_forces(seed, CostModel(join_graph(query), random_costs(rng)))
 
 
 def test_a_search_over_beams_first_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +258,23 @@ def test_a_short_deadline_yields_a_plan_and_an_honest_bound(seconds: float, obje
                 assert below(value, found.bound) if objective is Objective.MAX_HEADROOM else below(found.bound, value)
             if found.proof is Proof.NONE:
                 assert found.bound is None
-            assert frontier_search(problem, Deadline.after(seconds)).proof in Proof
+            assert_no_false_claim(problem, frontier_search(problem, Deadline.after(seconds)))
+
+
+def assert_no_false_claim(problem: Problem, found: Found) -> None:
+    """Against what is known of all plans: the relaxation, and a plan that keeps nothing."""
+    model, caps = problem.model, problem.caps
+    assert all(caps.admit(point) and point == point_of(model, point.tree) for point in found.points)
+    mjoined = mjoin(Problem(model), Deadline.after(LONG)).best
+    if found.proof is Proof.OPTIMAL:
+        # All that is worth having: something as good as the mjoin is there whenever the mjoin fits, and nothing only where nothing does.
+        assert not caps.admit(mjoined) or any(below(p.cpu, mjoined.cpu) and below(p.memory_bytes, mjoined.memory_bytes) for p in found.points)
+    elif found.bound is None:
+        assert found.proof is Proof.NONE
+    elif problem.objective is not Objective.MAX_HEADROOM:
+        value = mjoined.cpu if problem.objective is Objective.MIN_CPU else mjoined.memory_bytes
+        assert below(found.bound, value)
+        assert below(found.bound, objective_value(problem, found.best))
 
 
 def test_one_stream_needs_no_join() -> None:

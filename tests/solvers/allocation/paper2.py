@@ -91,7 +91,7 @@ class Case:
     def throughputs(self, capacity: float) -> dict[str, float]:
         """Results per second of every policy; JAQPOT and the joint optimum keep freshness as far as there is capacity."""
         result = {
-            "joint optimum": self.results(joint(capacity, self.paths, self.required)[0]),
+            "joint optimum": self.results(joint(capacity, self.paths, self.required).units),
             "JAQPOT": self.results(jaqpot(capacity, self.paths, self.required)[0]),
         }
         for name, heuristic in HEURISTICS.items():

@@ -17,7 +17,7 @@ from solvers.allocation.grepp import grepp
 from solvers.allocation.productivity import Path
 from solvers.allocation.solve import solve_allocation
 from solvers.errors import MethodError
-from solvers.linear_program import Row, linear_program
+from solvers.linear_program import Outcome, Row, linear_program
 
 TABLE_2 = [
     {"name": "A", "resources": 15, "output": 4},
@@ -111,9 +111,10 @@ def test_grepp_equals_the_linear_program_on_random_tables() -> None:
         units = grepp(capacity, paths)
         rows = [Row({i: path.resources for i, path in enumerate(paths)}, high=capacity)]
         best = linear_program([path.output for path in paths], [path.limit for path in paths], rows, maximise=True)
-        assert best is not None
+        assert best.outcome is Outcome.OPTIMAL
         value = sum(path.output * amount for path, amount in zip(paths, units, strict=True))
-        assert value == pytest.approx(sum(path.output * amount for path, amount in zip(paths, best, strict=True)), rel=1e-7)
+        assert value == pytest.approx(sum(path.output * amount for path, amount in zip(paths, best.units, strict=True)), rel=1e-9)
+        assert value == pytest.approx(best.bound, rel=1e-9)
         assert sum(path.resources * amount for path, amount in zip(paths, units, strict=True)) <= capacity * (1 + 1e-12)
         assert all(0 <= amount <= path.limit for path, amount in zip(paths, units, strict=True))
 
@@ -209,6 +210,46 @@ def test_freshness_and_throughput_together_are_never_below_jaqpot() -> None:
     assert together.least_capacity == pytest.approx(19)
     assert apart.throughput == pytest.approx(10 + 33)
     assert together.throughput == pytest.approx(50 + 30)
+
+
+def test_of_covers_that_take_the_whole_capacity_the_most_productive_is_the_best() -> None:
+    """The least cover alone knows nothing of what its paths yield."""
+    paths = [
+        {"name": "A", "resources": 3, "output": 1, "covers": {"AB": 1}},
+        {"name": "B", "resources": 3, "output": 100, "covers": {"AB": 1}},
+    ]
+    for order in (paths, paths[::-1]):
+        answer = _solve(**STATES, paths=order)
+        assert (answer.proof, answer.feasible) == ("optimal", True)
+        assert answer.throughput == pytest.approx(1000)
+
+
+def test_no_capacity_yields_only_what_takes_none() -> None:
+    paths = [
+        {"name": "A", "resources": 0, "output": 2, "max_units": 20, "covers": {"AB": 1}},
+        {"name": "B", "resources": 1, "output": 100},
+    ]
+    answer = _solve(**{**STATES, "capacity": 0}, paths=paths)
+    assert (answer.used, answer.throughput, answer.proof) == (0, 40, "optimal")
+
+
+def test_more_units_than_are_worth_counting_are_not_called_optimal() -> None:
+    paths = [{"name": "A", "resources": 1e-12, "output": 1}]
+    answer = _solve(capacity=1e6, model="discrete", paths=paths)
+    assert answer.throughput == pytest.approx(1e18) or answer.proof == "bounded"
+    assert answer.bound >= 1e18 * (1 - 1e-9)
+
+
+def test_an_exact_knapsack_cut_short_has_a_bound_that_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CP-SAT stops at the worst solution there is: nothing taken."""
+    from ortools.sat.python import cp_model
+
+    monkeypatch.setattr(cp_model.CpSolver, "solve", lambda *_: cp_model.FEASIBLE)
+    monkeypatch.setattr(cp_model.CpSolver, "value", lambda *_: 0)
+    monkeypatch.setattr(cp_model.CpSolver, "objective_value", 0.0)
+    monkeypatch.setattr(cp_model.CpSolver, "best_objective_bound", 40.0)
+    answer = _solve(capacity=30, model="discrete", paths=TABLE_2)
+    assert answer.proof == "bounded" and answer.bound >= 8
 
 
 @pytest.mark.parametrize("method", ["exact", "jaqpot"])

@@ -86,13 +86,13 @@ def test_cover_and_joint_optimum_equal_the_linear_program() -> None:
             )
             for i, cpu in enumerate(plan.cpu)
         ]
-        units, cost = joint(budget, table, {f"{j}": renewals for j, renewals in enumerate(refresh.renewals)})
-        assert least == pytest.approx(cost, rel=1e-6, abs=1e-18)
+        together = joint(budget, table, {f"{j}": renewals for j, renewals in enumerate(refresh.renewals)})
+        assert least == pytest.approx(together.cover_cost, rel=1e-6, abs=1e-18)
         for renewals, stay in zip(refresh.renewals, residences(plan, cover), strict=True):
             assert renewals == 0.0 or stay <= 1.0 / renewals * (1 + 1e-9)
         if least <= budget:
             shares = joint_shares(plan, budget, cover)
-            assert _renewals(plan, shares) == pytest.approx(_renewals(plan, units), rel=1e-6)
+            assert _renewals(plan, shares) == pytest.approx(_renewals(plan, together.units), rel=1e-6)
             assert cpu_of(plan, shares) <= budget * (1 + 1e-9)
             assert all(now >= before - 1e-12 for now, before in zip(shares, cover, strict=True))
 

@@ -1,0 +1,155 @@
+"""The compiled best binary tree and the best orders of the plain mjoin, against dynamic programs over the contract's own formulas."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from solvers.deadline import Deadline
+from solvers.kernels import access_cost, backward_pass, best_binary_tree, best_mjoin_orders, binary_splits, connected_sets, find, greedy_binary_cpu
+from solvers.tree import Tree, joins, leaf_mask
+from tests.solvers.compiled.cases import SHAPES, Case, a_case, cases, close
+from tests.solvers.reference import Blocks, positions
+
+LARGEST = {"chain": 14, "star": 13, "cycle": 14, "snowflake": 14, "clique": 10, "random": 14}
+
+
+def blocks_of(tree: Tree) -> list[Blocks]:
+    return [tuple(leaf_mask(child) for child in node.inputs) for node in joins(tree)]
+
+
+def assert_best_binary_tree(case: Case) -> None:
+    reference, component = case.reference, case.component
+    tree = best_binary_tree(case.model, component)
+    assert tree is not None and leaf_mask(tree) == component and all(len(blocks) == 2 for blocks in blocks_of(tree))
+    assert close(reference.cpu(blocks_of(tree)), reference.least_binary(case.leaves))
+    smallest = best_binary_tree(case.model, component, by_memory=True)
+    assert smallest is not None and leaf_mask(smallest) == component
+    assert close(reference.inner_bytes(blocks_of(smallest), component), reference.least_binary(case.leaves, by_memory=True))
+
+
+def test_binary_splits_are_the_best_tree_of_small_graphs() -> None:
+    for _, case in cases(600, 2, 8, salt=10):
+        assert_best_binary_tree(case)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_binary_splits_are_the_best_tree_of_large_graphs(shape: str) -> None:
+    """Sizes at which a search reports what this finds as proven."""
+    for seed in range(4):
+        n = LARGEST[shape]
+        assert_best_binary_tree(a_case(random.Random(seed), n, shape))
+        assert_best_binary_tree(a_case(random.Random(100 + seed), n, shape, parts=3))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_binary_splits_end_with_the_pairs_they_may_look_at(shape: str) -> None:
+    for seed in range(4):
+        case = a_case(random.Random(seed), 7, shape)
+        sets, costs = case.sets, case.model.costs
+        weights = (costs.join, costs.insert + costs.delete, costs.append, costs.probe, costs.scan)
+        pairs = case.reference.pairs(case.component)
+        assert binary_splits(sets, *weights, pairs).size == sets.mask.size
+        # Sets that are dearer than a greedy tree are passed over, so fewer pairs may do; but no tree is found from none.
+        assert binary_splits(sets, *weights, 0).size == 0
+
+
+def test_plain_and_compiled_best_binary_trees_cost_the_same() -> None:
+    """The one that a small graph gets without loading any compiled code."""
+    from solvers.bjtree import best_binary_tree as plain
+
+    for _, case in cases(200, 2, 8, salt=11):
+        for by_memory in (False, True):
+            tree, proven = plain(case.model, case.component, Deadline.after(60.0), by_memory)
+            assert proven
+            blocks = blocks_of(tree)
+            found = case.reference.inner_bytes(blocks, case.component) if by_memory else case.reference.cpu(blocks)
+            assert close(found, case.reference.least_binary(case.leaves, by_memory))
+
+
+def test_greedy_binary_cpu_is_that_of_joining_the_slowest_pair_next() -> None:
+    for _, case in cases(300, 2, 14, salt=12):
+        reference, costs = case.reference, case.model.costs
+        blocks, wanted = case.leaves, 0.0
+        while len(blocks) > 1:
+            pairs = [(reference.rate(a | b), a, b) for a in blocks for b in blocks if a < b and reference.around(a) & b]
+            rates = sorted(rate for rate, _, _ in pairs)
+            if len(rates) > 1 and close(rates[0], rates[1]):
+                break  # which of two equals comes first is for nobody to say
+            _, a, b = min(pairs)
+            wanted += reference.binary(a, b)
+            blocks = [block for block in blocks if block not in (a, b)] + [a | b]
+        found = greedy_binary_cpu(case.sets, costs.join, costs.insert + costs.delete, costs.append, costs.probe, costs.scan)
+        if len(blocks) == 1:
+            assert close(found, wanted)
+        if case.n <= 8:
+            assert found >= reference.least_binary(case.leaves) * (1.0 - 1e-9)
+
+
+def test_access_cost_is_the_cheaper_of_index_and_scan() -> None:
+    rng = random.Random(5)
+    for _ in range(3000):
+        kept, arriving, size, index, append, scan = (10.0 ** rng.uniform(-6, 6) * (rng.random() < 0.9) for _ in range(6))
+        plain, indexed = kept * append + arriving * scan * size, kept * index
+        assert close(access_cost(True, kept, arriving, size, index, append, scan), min(plain, indexed))
+        assert close(access_cost(False, kept, arriving, size, index, append, scan), plain)
+    assert access_cost(False, math.inf, math.inf, 1e290, 0.0, 0.0, 0.0) == 0.0
+
+
+def test_access_cost_of_both_sides_is_the_binary_join() -> None:
+    for rng, case in cases(100, 2, 10, salt=13):
+        reference, costs = case.reference, case.model.costs
+        for _ in range(10):
+            left = rng.choice([mask for mask in case.masks if reference.around(mask)])
+            right = rng.choice([mask for mask in case.masks if not mask & left and mask & reference.around(left)])
+            hashable = bool(reference.equal_around(left) & right)
+            rates = {mask: reference.rate(mask) for mask in (left, right, left | right)}
+            sides = [
+                access_cost(hashable, rates[a], rates[b], reference.size(a), costs.insert + costs.delete, costs.append, costs.scan)
+                for a, b in ((left, right), (right, left))
+            ]
+            assert close(sum(sides) + costs.probe * (rates[left] + rates[right]) + costs.join * rates[left | right], reference.binary(left, right))
+
+
+def test_backward_pass_follows_the_best_orders_of_the_plain_mjoin() -> None:
+    for _, case in cases(300, 3, 14, salt=14):
+        reference, leaves = case.reference, case.leaves
+        orders = best_mjoin_orders(case.model, case.component)
+        assert orders is not None
+        assert close(reference.along(leaves, orders), reference.keeping(leaves) + _pipelines(case))
+
+
+def test_backward_pass_names_a_stream_next_to_every_set_but_the_last() -> None:
+    for _, case in cases(60, 2, 12, salt=15):
+        costs = case.model.costs
+        sets = connected_sets(case.model, case.component)
+        assert sets is not None
+        following = backward_pass(sets, costs.join, costs.probe, costs.scan)
+        assert following[-1] == -1
+        for s, stream in enumerate(following[:-1].tolist()):
+            assert sets.around[s] >> stream & 1
+            assert find(sets.keys, sets.places, sets.multiplier, sets.shift, int(sets.mask[s]) | 1 << stream) >= 0
+
+
+def _pipelines(case: Case) -> float:
+    """All pipelines of the plain mjoin in their best orders: what the reference's join costs, but for its states."""
+    reference, leaves = case.reference, tuple(case.leaves)
+    if len(leaves) > 2:
+        return reference.join(leaves) - reference.keeping(leaves)
+    return math.fsum(reference.pipeline(leaves, start, (1 - start,)) for start in range(2))
+
+
+def test_the_reference_finds_the_best_orders_that_there_are() -> None:
+    """Its table over unions against all permutations."""
+    from itertools import permutations
+
+    for _, case in cases(60, 3, 6, salt=16):
+        reference, leaves = case.reference, case.leaves
+        if len(leaves) < 3:
+            continue
+        every = range(len(leaves))
+        best = [min(reference.pipeline(leaves, start, order) for order in permutations([k for k in every if k != start])) for start in every]
+        assert close(reference.keeping(leaves) + math.fsum(best), reference.join(tuple(leaves)))
+        assert positions(case.component) == [i for leaf in leaves for i in positions(leaf)]

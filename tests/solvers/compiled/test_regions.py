@@ -1,0 +1,284 @@
+"""The exact search of regions: its tables, what joins cost above what every plan pays, and its staircases."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from models.request import Costs, Query
+from solvers.cost import CostModel
+from solvers.graph import join_graph
+from solvers.region import Ledger, _between, _greedy, _join_excess, _one_side, _size, _solve, _tables, _weighted, solve_region
+from tests.graphs import random_graph
+from tests.solvers.compiled.cases import SHAPES, Case, a_case, any_costs, assert_same_staircase, cases, close, divided, ints
+from tests.solvers.reference import Blocks, Reference, Step, positions
+
+LARGEST = (("chain", 12), ("cycle", 10), ("star", 9), ("snowflake", 10), ("random", 9), ("clique", 7))
+REGION = 9  # blocks
+
+
+def a_region(rng: random.Random, case: Case, most: int = REGION) -> Blocks:
+    """Blocks of any connected set of the component."""
+    return divided(rng, case.reference, rng.choice(case.masks[case.n :]), most)
+
+
+def edges_of(query: Query, reference: Reference) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Predicates as the kernels take them: both ends, selectivities, equalities."""
+    ends = [positions(mask) for mask, _, _ in reference.predicates]
+    return (
+        ints(left for left, _ in ends),
+        ints(right for _, right in ends),
+        np.array([selectivity for _, _, selectivity in reference.predicates]),
+        ints(equality for _, equality, _ in reference.predicates),
+    )
+
+
+def base_of(costs: Costs) -> float:
+    return min(costs.insert + costs.delete, costs.append)
+
+
+def paid(reference: Reference, blocks: Blocks) -> float:
+    """What the ledger leaves out of a join: the least of keeping its inputs, and making its output."""
+    base = base_of(reference.costs)
+    return math.fsum([*(base * reference.rate(block) for block in blocks), reference.costs.join * reference.rate(sum(blocks))])
+
+
+def assert_excess(reference: Reference, found: float, blocks: Blocks, wanted: float) -> None:
+    assert found >= 0.0 and close(found + paid(reference, blocks), wanted)
+
+
+# Tables
+
+
+def test_between_two_blocks_are_their_predicates() -> None:
+    for rng, case in cases(120, 2, 14, salt=80):
+        reference, blocks = case.reference, a_region(rng, case)
+        owner = np.full(reference.n, -1, np.int64)
+        for k, block in enumerate(blocks):
+            owner[positions(block)] = k
+        product, joined, equal = _between(owner, *edges_of(case.query, reference), len(blocks))
+        for a, one in enumerate(blocks):
+            for b, other in enumerate(blocks):
+                if a != b:
+                    own = [entry for entry in reference.predicates if entry[0] & one and entry[0] & other]
+                    assert close(product[a, b], math.prod(selectivity for _, _, selectivity in own))
+                    assert joined[a, b] == bool(own) and equal[a, b] == any(equality for _, equality, _ in own)
+
+
+def test_size_is_the_product_of_windows_and_predicates() -> None:
+    for seed in range(120):
+        rng = random.Random(seed)
+        query = random_graph(rng, rng.randint(1, 14), SHAPES[seed % len(SHAPES)], rows=0.3, theta=0.3, equalities=0.3, shuffled=True)
+        reference = Reference(query, Costs())
+        left, right, selectivity, _ = edges_of(query, reference)
+        for _ in range(20):
+            mask = rng.randrange(1, 1 << reference.n)
+            inside = np.array([bool(mask >> i & 1) for i in range(reference.n)])
+            found = _size(ints(positions(mask)), inside, np.array(reference.tuples), left, right, selectivity)
+            assert close(found, reference.size(mask))
+
+
+def test_size_leaves_the_range_of_a_double_only_at_its_end() -> None:
+    none = np.empty(0, np.int64)
+    pair, inside = ints([0, 1]), np.array([True, True])
+    assert _size(pair, inside, np.array([1e200, 1e200]), none, none, np.empty(0)) == math.inf
+    assert close(_size(pair, inside, np.array([1e200, 1e200]), ints([0]), ints([1]), np.array([1e-200])), 1e200)
+    assert _size(pair, inside, np.array([1e-200, 1e-200]), none, none, np.empty(0)) == 0.0
+
+
+def test_tables_of_unions_are_the_contracts() -> None:
+    for rng, case in cases(200, 2, 14, salt=81):
+        reference, blocks, ledger = case.reference, a_region(rng, case), Ledger(case.model)
+        product, joined, equal = ledger._between(blocks)
+        made = _tables(*ledger._arrays(blocks), product, joined, equal)
+        sizes, seconds, reach, hashes, connected = ledger.tables(blocks)  # the same, but that it looks observed unions up
+        assert not ledger._independent(blocks) or np.array_equal(made[0], sizes)
+        assert all(np.array_equal(one, other) for one, other in zip(made[1:], (seconds, reach, hashes, connected), strict=True))
+        for union in range(1, 1 << len(blocks)):
+            inside = [blocks[k] for k in positions(union)]
+            mask = sum(inside)
+            assert connected[union] == reference.connected(mask)
+            assert close(seconds[union], reference.per_second(mask))
+            others = [k for k in range(len(blocks)) if not union >> k & 1]
+            assert [bool(reach[union] >> k & 1) for k in others] == [bool(reference.around(mask) & blocks[k]) for k in others]
+            assert [bool(hashes[union] >> k & 1) for k in others] == [bool(reference.equal_around(mask) & blocks[k]) for k in others]
+            if connected[union]:
+                assert close(sizes[union], reference.size(mask))
+
+
+# One join
+
+
+def test_weighted_makes_nothing_of_anything_that_weighs_nothing() -> None:
+    assert _weighted(0.0, math.inf) == 0.0
+    assert _weighted(2.0, 3.0) == 6.0
+
+
+def test_one_side_is_that_of_a_binary_join() -> None:
+    for rng, case in cases(200, 2, 12, salt=82):
+        reference, costs = case.reference, case.model.costs
+        for _ in range(5):
+            kept, arriving = divided(rng, reference, rng.choice(case.masks[case.n :]), 2)
+            base = base_of(costs)
+            weights = np.array([costs.join, costs.insert + costs.delete - base, costs.append - base, costs.probe, costs.scan, base])
+            hashable = bool(reference.equal_around(kept) & arriving)
+            found = _one_side(reference.rate(kept), reference.rate(arriving), reference.size(kept), hashable, weights)
+            wanted = reference.side(kept, arriving)
+            assert close(found + base * reference.rate(kept), wanted)
+
+
+def test_join_excess_and_its_orders_are_the_best() -> None:
+    for rng, case in cases(300, 2, 14, salt=83):
+        blocks, ledger = a_region(rng, case, most=10), Ledger(case.model)
+        m = len(blocks)
+        sizes, seconds, reach, hashes, _ = ledger.tables(blocks)
+        room = np.zeros(1 << m, np.int64), np.zeros(1 << m), np.zeros(1 << m, np.int64)
+        made = _join_excess(ints(1 << k for k in range(m)), m, sizes, seconds, reach, hashes, ledger.costs, *room)
+        excess, orders = ledger.join(blocks)
+        assert made == excess
+        assert_excess(case.reference, excess, blocks, case.reference.join(blocks))
+        if len(blocks) > 2:
+            assert close(case.reference.along(blocks, orders), case.reference.join(blocks))
+
+
+def test_greedy_has_its_own_orders_price_and_is_never_below_the_best() -> None:
+    for rng, case in cases(300, 3, 14, salt=84):
+        blocks = a_region(rng, case, most=10)
+        ledger, reference = Ledger(case.model), case.reference
+        if len(blocks) < 3 or not ledger._independent(blocks):
+            continue
+        product, joined, equal = ledger._between(blocks)
+        excess, found = _greedy(*ledger._arrays(blocks), product, joined, equal, ledger.costs)
+        orders = found.tolist()
+        assert_excess(reference, excess, blocks, reference.along(blocks, orders))
+        assert excess + paid(reference, blocks) >= reference.join(blocks) * (1.0 - 1e-9)
+        for start, order in enumerate(orders):
+            visited = blocks[start]
+            for place in order[:-1]:
+                near = [block for block in blocks if block & reference.around(visited)]
+                # What is the same for all steps left out: the probe.
+                probes = reference.produced(blocks[start], visited) * reference.costs.probe
+                steps = {block: reference.step(blocks[start], visited, block) - probes for block in near}
+                assert steps[blocks[place]] <= min(steps.values()) * (1.0 + 1e-9) + 1e-12 * probes
+                visited |= blocks[place]
+
+
+def crossing(reference: Reference, parts: Blocks) -> float:
+    """The join of components: every step is a nested loop, in the best of all orders."""
+    whole, costs = sum(parts), reference.costs
+    to_go: dict[int, float] = {whole: 0.0}
+
+    def going_on(visited: int) -> float:
+        if visited not in to_go:
+            ways = []
+            for part in parts:
+                if not part & visited:
+                    probing = reference.size(visited) * (costs.probe + costs.scan * reference.size(part))
+                    ways.append(probing + reference.size(visited | part) * costs.join + going_on(visited | part))
+            to_go[visited] = min(ways)
+        return to_go[visited]
+
+    return math.fsum(reference.rate(part) * costs.append + reference.per_second(part) * going_on(part) for part in parts)
+
+
+@pytest.mark.parametrize("across", [0.0, 0.5])
+def test_the_join_of_components_has_the_best_orders(across: float) -> None:
+    """Also where a measured sub-join spans components."""
+    for seed in range(80):
+        rng = random.Random(seed)
+        n = rng.randint(3, 8)
+        query, costs = random_graph(rng, n, SHAPES[seed % len(SHAPES)], parts=rng.randint(2, min(n, 5)), across=across, shuffled=True), any_costs(rng)
+        model, reference = CostModel(join_graph(query), costs), Reference(query, costs)
+        parts = tuple(reference.components())
+        excess, orders = Ledger(model).join(parts)
+        assert close(model.price_join(parts, orders).cpu, crossing(reference, parts))
+        assert_excess(reference, excess, parts, crossing(reference, parts))
+
+
+# Staircases
+
+
+def staircase_of(case: Case, blocks: Blocks, **limits: float) -> tuple[list[Step], bool]:
+    """CPU and bytes of the joins over these blocks."""
+    ledger = Ledger(case.model)
+    ways, whole = solve_region(ledger, blocks, max_steps=4000, **limits)  # type: ignore[arg-type]
+    for way in ways:
+        assert close(way.excess + paid(case.reference, blocks), case.reference.cpu(way.joins))
+        assert close(way.state_bytes, case.reference.inner_bytes(way.joins, sum(blocks)))
+    return [(way.excess + paid(case.reference, blocks), way.state_bytes) for way in ways], whole
+
+
+def assert_region(rng: random.Random, case: Case, blocks: Blocks) -> None:
+    wanted = case.reference.staircase(blocks)
+    found, complete = staircase_of(case, blocks)
+    assert complete
+    assert_same_staircase(found, wanted)
+    step = rng.choice(wanted)
+    cpu, held = step[0] * rng.choice((1.0 - 1e-6, 1.0 + 1e-6)), (step[1] + 1.0) * rng.choice((1.0 - 1e-6, 1.0 + 1e-6))
+    capped, complete = staircase_of(case, blocks, cpu_limit=cpu - paid(case.reference, blocks), memory_limit=held)
+    assert complete
+    assert_same_staircase(capped, [step for step in wanted if step[0] <= cpu and step[1] <= held])
+
+
+def test_solve_returns_the_staircase_as_entries_by_rising_cpu() -> None:
+    """Its arrays, which `solve_region` reads."""
+    for rng, case in cases(60, 2, 8, salt=87):
+        blocks, ledger = a_region(rng, case, most=6), Ledger(case.model)
+        weights = np.array([case.reference.tuple_bytes(block) for block in blocks])
+        cpu, held, parts, counts, first, end, whole = _solve(len(blocks), *ledger.tables(blocks), weights, ledger.costs, math.inf, math.inf, 4000)
+        found = [(e + paid(case.reference, blocks), m) for e, m in zip(cpu[first:end].tolist(), held[first:end].tolist(), strict=True)]
+        assert whole
+        assert_same_staircase(found, case.reference.staircase(blocks))
+        assert all(2 <= counts[k] <= len(blocks) and (parts[k, : counts[k]] < first).all() for k in range(first, end))
+
+
+def test_solve_finds_the_frontier_of_all_plans_of_a_region() -> None:
+    for rng, case in cases(240, 2, 9, salt=85):
+        assert_region(rng, case, a_region(rng, case, most=7))
+
+
+@pytest.mark.parametrize(("shape", "n"), LARGEST)
+def test_solve_finds_the_frontier_of_large_graphs(shape: str, n: int) -> None:
+    for seed in range(2):
+        rng = random.Random(90 + seed)
+        case = a_case(rng, n, shape)
+        assert_region(rng, case, tuple(case.leaves))
+
+
+def test_solve_keeps_the_cheapest_step_where_it_cuts_a_staircase_and_says_so() -> None:
+    cut = 0
+    for _, case in cases(40, 5, 8, salt=86):
+        ledger, blocks = Ledger(case.model), tuple(case.leaves)
+        wanted = case.reference.staircase(blocks)
+        for steps in (2, 3, 5):
+            ways, whole = solve_region(ledger, blocks, max_steps=steps)
+            assert 1 <= len(ways) <= steps
+            assert close(ways[0].excess + paid(case.reference, blocks), wanted[0][0])
+            cut += not whole
+            if whole:
+                assert_same_staircase([(way.excess + paid(case.reference, blocks), way.state_bytes) for way in ways], wanted)
+        cheapest, _ = solve_region(ledger, blocks, in_memory=False)
+        assert len(cheapest) == 1 and close(cheapest[0].excess + paid(case.reference, blocks), wanted[0][0])
+    assert cut > 20
+
+
+def test_wide_joins_have_the_price_of_their_orders_and_the_best_ones_where_asked() -> None:
+    """Too wide for a table of all unions."""
+    better = 0
+    for seed in range(18):
+        rng = random.Random(seed)
+        query = random_graph(rng, 14, ("chain", "snowflake", "cycle")[seed % 3], windows=(1.0, 10.0), rows=0.3, theta=0.3, equalities=0.3)
+        costs = any_costs(rng)
+        model, reference = CostModel(join_graph(query), costs), Reference(query, costs)
+        leaves, ledger = tuple(1 << i for i in range(14)), Ledger(model)
+        greedy, orders = ledger.join(leaves)
+        assert_excess(reference, greedy, leaves, reference.along(leaves, orders))
+        excess, proven = ledger.exact_join(leaves)
+        assert proven and ledger.join(leaves)[0] == excess
+        assert_excess(reference, excess, leaves, reference.join(leaves))
+        assert close(reference.along(leaves, ledger.join(leaves)[1]), reference.join(leaves))
+        better += excess < greedy * (1.0 - 1e-9)
+    assert better  # else there would be nothing to ask for

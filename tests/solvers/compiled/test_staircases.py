@@ -1,0 +1,356 @@
+"""Bounds of plans and the staircases of all sets, against plain dynamic programs over all join trees."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from solvers.kernels import binary_splits
+from solvers.region import Ledger, solve_region
+from solvers.seed_kernel import ONE_PLAN, Prices, Seeds, members_as_rows, seeds
+from solvers.staircase_kernel import (
+    FRONTIER,
+    FULL,
+    LEAST_BYTES,
+    LEAST_CPU,
+    LEAST_LOAD,
+    STOPPED,
+    Bounds,
+    Limits,
+    Stairs,
+    as_seeds,
+    at_once,
+    bounds_of,
+    climbed,
+    code_excess,
+    few_of,
+    inside_and_outside,
+    lighter,
+    partial_results,
+    plain_mjoins,
+    rounded_down,
+    staircases,
+    tightened,
+    wide_mjoin_excess,
+)
+from tests.solvers.compiled.cases import SHAPES, Case, a_case, assert_same_staircase, cases, close, divided
+from tests.solvers.reference import Step, positions
+
+ROUNDED = 1.0 + 1e-9
+LARGEST = (("chain", 14), ("cycle", 11), ("star", 9), ("snowflake", 11), ("random", 9), ("clique", 7))
+BEYOND = (("star", 12), ("snowflake", 12), ("cycle", 12), ("random", 11), ("clique", 9))  # for the two compiled searches to agree on
+ROOM = 1 << 12
+
+
+def going_on() -> NDArray[np.int64]:
+    return np.zeros(2, np.int64)
+
+
+def without_seeds(case: Case) -> Seeds:
+    none = np.empty(0)
+    return Seeds(none, none, np.empty(0, np.int64), np.empty((0, case.n), np.int64))
+
+
+def some_seeds(case: Case, expansions: int) -> Seeds:
+    costs = case.model.costs
+    splits = binary_splits(case.sets, costs.join, costs.insert + costs.delete, costs.append, costs.probe, costs.scan, 1 << 40)
+    return seeds(case.sets, case.prices, members_as_rows(splits, case.sets), expansions)
+
+
+def within(case: Case, goal: int = FRONTIER, cpu: float = math.inf, held: float = math.inf) -> Limits:
+    """Limits for caps on CPU and on bytes of inner states that no plan lies at."""
+    return Limits(goal, cpu - case.base, held, cpu - case.base, held, cpu, held, case.base, 0.0)
+
+
+def figures(case: Case, stairs: Stairs) -> list[Step]:
+    return [(case.base + e, m) for e, m in zip(stairs.e.tolist(), stairs.m.tolist(), strict=True)]
+
+
+def rounding(case: Case) -> Step:
+    return 0.0, 4 * case.n * case.prices.grain_bytes
+
+
+# Small ones
+
+
+def test_rounded_down_is_the_next_multiple_of_the_grain_below() -> None:
+    rng = random.Random(1)
+    for _ in range(2000):
+        grain = 2.0 ** rng.randint(-60, 10)
+        value = rng.uniform(0.0, 1e6) * grain
+        result = rounded_down(value, grain)
+        assert (result / grain).is_integer() and 0.0 <= value - result < grain
+        assert rounded_down(value, 0.0) == value
+
+
+def test_lighter_is_the_first_value_that_is_at_most_one() -> None:
+    rng = random.Random(2)
+    for _ in range(2000):
+        count = rng.randint(0, 12)
+        ms = sorted((float(m) for m in rng.sample(range(4 * count + 4), count)), reverse=True)
+        m = float(rng.randint(-1, 4 * count + 5))
+        wanted = next((k for k, value in enumerate(ms) if value <= m), count)
+        assert lighter(np.array([*ms, -7.0]), count, m) == wanted
+
+
+def test_tightened_asks_for_nothing_worse_and_for_everything_better() -> None:
+    rng = random.Random(3)
+    for _ in range(3000):
+        cpu, held = rng.uniform(2.0, 9.0), rng.uniform(2.0, 9.0)
+        goal = rng.choice((FRONTIER, LEAST_CPU, LEAST_BYTES, LEAST_LOAD))
+        limits = Limits(goal, cpu - 1.0, held - 1.0, cpu - 1.0, held - 1.0, cpu, held, 1.0, 1.0)
+        before = (math.inf, math.inf) if goal == LEAST_LOAD else (cpu - 1.0, held - 1.0)
+        found = (rng.uniform(0.0, 9.0), rng.uniform(0.0, 9.0))
+        limit_e, limit_m = tightened(limits, *before, *found)
+        assert limit_e <= before[0] and limit_m <= before[1]
+        fits = found[0] <= cpu - 1.0 and found[1] <= held - 1.0
+        other = (rng.uniform(0.0, 9.0), rng.uniform(0.0, 9.0))
+        asked = other[0] <= limit_e and other[1] <= limit_m
+
+        def load(e: float, m: float, cpu: float = cpu, held: float = held) -> float:
+            return max((e + 1.0) / cpu, (m + 1.0) / held)
+
+        if goal == LEAST_LOAD:
+            assert asked == (load(*other) <= load(*found))
+        else:
+            better = {FRONTIER: True, LEAST_CPU: other[0] <= found[0] or not fits, LEAST_BYTES: other[1] <= found[1] or not fits}[goal]
+            assert asked == (other[0] <= cpu - 1.0 and other[1] <= held - 1.0 and better)
+
+
+def test_code_excess_is_the_best_prefix_code_less_one_level() -> None:
+    rng = random.Random(4)
+    for _ in range(2000):
+        weights = sorted(rng.choice((rng.random(), 0.0, 1.0, 10.0 ** rng.uniform(-9, 9))) for _ in range(rng.randint(1, 14)))
+        heap, total = list(weights), 0.0
+        while len(heap) > 1:
+            pair = heapq.heappop(heap) + heapq.heappop(heap)
+            total += pair
+            heapq.heappush(heap, pair)
+        wanted = total - sum(weights) if len(weights) > 1 else 0.0
+        assert close(code_excess(np.array([*weights, -1.0]), len(weights), np.empty(20)), wanted, 1e3 * sum(weights))
+
+
+def test_few_of_are_the_sets_of_the_lowest_rates_of_each_size() -> None:
+    for rng, case in cases(60, 2, 10, salt=40):
+        beam = rng.randint(1, 6)
+        few = few_of(case.sets, beam)
+        assert few_of(case.sets, 0).all()
+        for size in range(2, case.n):
+            rates = sorted((case.reference.rate(mask), s) for s, mask in enumerate(case.masks) if mask.bit_count() == size)
+            chosen = [rate for rate, s in rates if few[s]]
+            assert len(chosen) == min(beam, len(rates))
+            assert all(close(a, rate) for a, (rate, _) in zip(chosen, rates, strict=False))
+        assert not few[: case.n].any()
+
+
+# What plans cost at least
+
+
+def test_partial_results_are_the_smallest_sets_above() -> None:
+    for _, case in cases(60, 3, 8, salt=41):
+        reference, made = case.reference, case.prices.made
+        costs = partial_results(case.sets, made, going_on())
+        for s, mask in enumerate(case.masks):
+            wanted = 0.0
+            assert costs[s, 0] == 0.0
+            for t in range(1, case.n):
+                above = [
+                    other for other in case.masks if mask & ~other == 0 and other.bit_count() >= mask.bit_count() + t and other != case.component
+                ]
+                wanted += made * min((reference.size(other) for other in above), default=math.inf) if made else 0.0
+                assert close(costs[s, t], wanted)
+
+
+def test_partial_results_are_never_above_those_of_a_pipeline() -> None:
+    """What they are for, with the pipelines of random joins in random orders."""
+    for rng, case in cases(150, 4, 14, salt=42):
+        reference, made = case.reference, case.prices.made
+        costs = partial_results(case.sets, made, going_on())
+        for _ in range(5):
+            blocks = divided(rng, reference, rng.choice(case.masks[case.n :]), case.n)
+            start = visited = rng.choice(blocks)
+            total = 0.0
+            for step in range(1, len(blocks) - 1):
+                visited |= rng.choice([block for block in blocks if block & reference.around(visited)])
+                total += made * reference.size(visited)
+                assert costs[case.place(start), step] <= total * ROUNDED
+
+
+def least_excess(case: Case, blocks: Sequence[int]) -> tuple[float, float]:
+    """The least CPU of the joins over blocks above what all pay, and the figure it was subtracted from."""
+    cpu = case.reference.staircase(blocks)[0][0]
+    return cpu - case.paid(blocks), cpu
+
+
+def test_inside_and_outside_are_never_above_the_best_joins_of_a_set_and_above_it() -> None:
+    inner = outer = 0
+    for rng, case in cases(72, 3, 8, salt=43):
+        if case.n < 3:
+            continue
+        prices = case.prices
+        ahead = partial_results(case.sets, prices.made, going_on())
+        inside, outside = inside_and_outside(case.sets, prices, ahead)
+        assert (inside >= 0.0).all() and (outside >= 0.0).all()
+        for s in rng.sample(range(case.n, len(case.masks)), min(8, len(case.masks) - case.n)):
+            mask = case.masks[s]
+            if mask == case.component:
+                continue
+            least, scale = least_excess(case, [1 << i for i in positions(mask)])
+            assert inside[s] <= least * ROUNDED + 1e-12 * scale
+            inner += bool(inside[s] > 0.1 * least > 1e-9 * scale)
+            least, scale = least_excess(case, [mask, *(1 << i for i in positions(case.component & ~mask))])
+            assert outside[s] <= least * ROUNDED + 1e-12 * scale
+            outer += bool(outside[s] > 0.1 * least > 1e-9 * scale)
+    assert inner > 20 and outer > 20  # nothing at all would be a bound, too
+
+
+def test_plain_mjoins_are_every_sets_own() -> None:
+    for rng, case in cases(90, 3, 14, salt=44):
+        excess = plain_mjoins(case.sets, case.prices, going_on())
+        several = [s for s in range(case.n, len(case.masks)) if case.masks[s].bit_count() > 2]
+        for s in rng.sample(several, min(25, len(several))):
+            leaves = tuple(1 << i for i in positions(case.masks[s]))
+            case.assert_excess(excess[s], leaves, case.reference.join(leaves))
+
+
+def test_bounds_of_hold_what_keeping_adds_and_every_bound() -> None:
+    for _, case in cases(40, 3, 9, salt=45):
+        bounds: Bounds = bounds_of(case.sets, case.prices, going_on())
+        prices: Prices = case.prices
+        ahead = partial_results(case.sets, prices.made, going_on())
+        inside, outside = inside_and_outside(case.sets, prices, ahead)
+        wanted = (ahead, inside, outside, plain_mjoins(case.sets, prices, going_on()))
+        for found, right in zip((bounds.ahead, bounds.inside, bounds.outside, bounds.plain), wanted, strict=True):
+            assert np.array_equal(found, right)
+        for s in range(case.n, len(case.masks)):
+            added = (prices.made + prices.keep) * case.reference.rate(case.masks[s])
+            assert math.isclose(bounds.kept_e[s], added, rel_tol=1e-9, abs_tol=prices.grain)
+            assert math.isclose(bounds.kept_m[s], case.reference.state_bytes(case.masks[s]), rel_tol=1e-9, abs_tol=prices.grain_bytes)
+
+
+def test_wide_mjoin_excess_is_that_of_the_best_probe_orders() -> None:
+    for rng, case in cases(150, 3, 14, salt=46):
+        if case.n < 3:
+            continue
+        wide = [mask for mask in case.masks if mask.bit_count() > 2]
+        for whole in (rng.choice(wide), case.component):
+            blocks = divided(rng, case.reference, whole, case.n)
+            if whole == case.component:
+                blocks = tuple(case.leaves)
+            if len(blocks) < 3:
+                continue
+            to_go = np.empty(case.sets.mask.size)
+            found = wide_mjoin_excess(case.sets, case.prices, case.places(blocks), len(blocks), case.numbered(whole), to_go)
+            case.assert_excess(found, blocks, case.reference.join(blocks))
+
+
+# The search itself
+
+
+def assert_answers(rng: random.Random, case: Case, wanted: list[Step], start: Seeds) -> None:
+    """The whole frontier; under caps what is left of it, and the best by each goal."""
+    sets, prices = case.sets, case.prices
+    bounds = bounds_of(sets, prices, going_on())
+
+    def asked(limits: Limits) -> list[Step]:
+        stairs = staircases(sets, prices, bounds, 0, start, limits, going_on(), ROOM)
+        assert stairs.status == 0
+        return figures(case, stairs)
+
+    assert_same_staircase(asked(within(case)), wanted, rounding(case))
+    once = at_once(sets, prices, start, within(case), going_on(), ROOM)
+    assert_same_staircase(figures(case, once), wanted, rounding(case))
+
+    cpu = rng.choice(wanted)[0] * rng.choice((1.0 - 1e-6, 1.0 + 1e-6, 1.1))
+    held = (rng.choice(wanted)[1] + 1.0) * rng.choice((1.0 - 1e-6, 1.0 + 1e-6, 1.5))
+    left = [step for step in wanted if step[0] <= cpu and step[1] <= held]
+    assert_same_staircase(asked(within(case, FRONTIER, cpu, held)), left, rounding(case))
+    for goal, figure in ((LEAST_CPU, 0), (LEAST_BYTES, 1)):
+        found = asked(within(case, goal, cpu, held))
+        assert bool(found) == bool(left)
+        if left:
+            best, right = min(step[figure] for step in found), min(step[figure] for step in left)
+            assert math.isclose(best, right, rel_tol=1e-9, abs_tol=rounding(case)[figure])
+    # All loads are above 0 only where the cap on bytes counts something that all keep.
+    limits = Limits(LEAST_LOAD, math.inf, math.inf, math.inf, math.inf, cpu, held, case.base, 1.0)
+    best, right = (min(max(a / cpu, (b + 1.0) / held) for a, b in some) for some in (asked(limits), wanted))
+    assert math.isclose(best, right, rel_tol=1e-9, abs_tol=rounding(case)[1])
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_staircases_and_at_once_are_the_frontier_of_all_plans(chunk: int) -> None:
+    for rng, case in cases(60, 2, 7, salt=50 + chunk):
+        start = without_seeds(case) if rng.random() < 0.5 else some_seeds(case, rng.choice((ONE_PLAN, 3)))
+        assert_answers(rng, case, case.reference.staircase(case.leaves), start)
+
+
+@pytest.mark.parametrize(("shape", "n"), LARGEST)
+def test_staircases_of_large_graphs_are_the_frontier_of_all_plans(shape: str, n: int) -> None:
+    for seed in range(1 if n > 11 else 3):
+        rng = random.Random(60 + seed)
+        case = a_case(rng, n, shape)
+        assert_answers(rng, case, case.reference.staircase(case.leaves), some_seeds(case, 3 * seed))
+
+
+@pytest.mark.parametrize(("shape", "n"), BEYOND)
+def test_staircases_are_what_the_search_of_regions_finds(shape: str, n: int) -> None:
+    """Beyond the plain search's reach: two compiled searches that share nothing agree."""
+    case = a_case(random.Random(70), n, shape)
+    ledger = Ledger(case.model)
+    ways, whole = solve_region(ledger, case.leaves, max_steps=4000)
+    assert whole
+    wanted = [(ledger.common + way.excess, way.state_bytes) for way in ways]
+    stairs = staircases(
+        case.sets, case.prices, bounds_of(case.sets, case.prices, going_on()), 0, some_seeds(case, 3), within(case), going_on(), 1 << 16
+    )
+    held = max(held for _, held in wanted)
+    assert_same_staircase(figures(case, stairs), [step for step in wanted if step[1] <= held], rounding(case))
+
+
+def test_staircases_over_a_beam_are_the_frontier_of_the_plans_that_keep_its_sets() -> None:
+    for rng, case in cases(90, 3, 7, salt=47):
+        beam = rng.randint(1, 3)
+        few = few_of(case.sets, beam)
+        allowed = {mask for s, mask in enumerate(case.masks) if few[s]}
+        bounds = bounds_of(case.sets, case.prices, going_on())
+        stairs = staircases(case.sets, case.prices, bounds, beam, without_seeds(case), within(case), going_on(), ROOM)
+        assert_same_staircase(figures(case, stairs), case.reference.staircase(case.leaves, allowed), rounding(case))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_climbed_says_when_its_room_is_not_enough_and_staircases_takes_more(shape: str) -> None:
+    case = a_case(random.Random(1), 7, shape)
+    bounds, start = bounds_of(case.sets, case.prices, going_on()), without_seeds(case)
+    wanted = case.reference.staircase(case.leaves)
+    assert climbed(case.sets, case.prices, bounds, 0, start, within(case), going_on(), 2).status == FULL
+    stairs = staircases(case.sets, case.prices, bounds, 0, start, within(case), going_on(), 2)
+    assert stairs.status == 0
+    assert_same_staircase(figures(case, stairs), wanted, rounding(case))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_climbed_ends_when_it_is_told_to_with_the_seeds_it_had(shape: str) -> None:
+    case = a_case(random.Random(2), 8, shape)
+    bounds, start = bounds_of(case.sets, case.prices, going_on()), some_seeds(case, ONE_PLAN)
+    stairs = climbed(case.sets, case.prices, bounds, 0, start, within(case), np.ones(2, np.int64), ROOM)
+    assert stairs.status == STOPPED and stairs.rows.tolist() == [-2]
+    assert np.array_equal(as_seeds(case.sets, start, stairs).members, start.members)
+
+
+def test_as_seeds_describes_the_plans_that_were_found() -> None:
+    for rng, case in cases(90, 3, 8, salt=48):
+        start = without_seeds(case) if rng.random() < 0.5 else some_seeds(case, 2)
+        stairs = at_once(case.sets, case.prices, start, within(case), going_on(), ROOM)
+        found = as_seeds(case.sets, start, stairs)
+        assert np.array_equal(found.e, stairs.e) and np.array_equal(found.m, stairs.m)
+        for (cpu, held), operators, members in zip(figures(case, stairs), found.operators, found.members, strict=True):
+            joins = case.reference.joins_of(case.named(mask) for mask in members.tolist())
+            assert operators == len(joins) and sum(joins[-1]) == case.component
+            assert math.isclose(case.reference.cpu(joins), cpu, rel_tol=1e-9)
+            assert math.isclose(case.reference.inner_bytes(joins, case.component), held, rel_tol=1e-9, abs_tol=rounding(case)[1])
