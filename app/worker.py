@@ -74,6 +74,9 @@ def respond(
         return Reply(422, problem(422, f"The request has {count} fault{'s' if count > 1 else ''}.", bad.errors))
     except WatersmeetError as bad:
         return Reply(422, problem(422, bad.detail, [(bad.pointer, bad.detail)]))
+    except OverflowError:
+        said = "the numbers of the request multiply or add up to more than a double can hold: lower them"
+        return Reply(422, problem(422, said, [("", said)]))
     except AbandonedError:
         return Reply(ABANDONED, b"")
 
@@ -120,8 +123,9 @@ class Solver:
 
 def load() -> list[Solver]:
     """The solvers, by endpoint, warm."""
-    from solvers.warm import warm
+    from solvers.warm import load_libraries, warm
 
+    load_libraries()
     solvers = [Solver(endpoint.load(), endpoint.load_so_far()) for endpoint in ENDPOINTS]
     warm()
     return solvers
@@ -138,8 +142,12 @@ def main(load: Callable[[], list[Solver]] = load) -> None:
     def tell(incumbent: Incumbent) -> None:
         overtime.send(frame(PROGRESS, incumbent.model_dump_json().encode(), incumbent.seconds))
 
+    def stopped() -> bool:
+        overtime.check()
+        return tasks.stopped()
+
     def reply(index: int, listens: bool, at_once: bool, request_id: str, body: bytes) -> Reply:
-        solver, waiting = solvers[index], Waiting(tell if listens else None, tasks.stopped)
+        solver, waiting = solvers[index], Waiting(tell if listens else None, stopped)
 
         def start(request: Model, limit: float) -> None:
             began = time.perf_counter()
@@ -161,10 +169,7 @@ def main(load: Callable[[], list[Solver]] = load) -> None:
             continue
         index, listens, at_once, id_length, length = TASK.unpack(header)
         request_id, body = tasks.read(id_length).decode(), tasks.read(length)
-        try:
-            overtime.end(reply(index, listens, at_once, request_id, body).frame())
-        except AbandonedError:
-            overtime.end(frame(ABANDONED))
+        overtime.end(reply(index, listens, at_once, request_id, body).frame())
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 

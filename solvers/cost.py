@@ -5,14 +5,14 @@ and probe orders alone; `price_join` prices one join from the sets of streams of
 rate of a subresult do not depend on how it was joined. Costs add up over joins.
 
 Every CPU figure is a sum of *terms* weight · size(U) · size(V) · Σ_{i∈B} 1/T_i; a term remembers U, V and B, and
-that is all that sensitivity analysis (headroom, validity) needs to know. Sums are `math.fsum`, which is exact
+that is all that sensitivity analysis (headroom, validity) needs to know. Sums are `total`, which is exact
 before its one rounding, so no figure depends on the order of summation.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -22,10 +22,11 @@ from solvers.errors import RangeError
 from solvers.graph import JoinGraph, bits
 from solvers.tree import Join, Tree, joins, leaf_mask
 
-__all__ = ["CostModel", "PricedJoin", "PricedPipeline", "PricedProbe", "PricedState", "PricedTree", "Term", "access"]
+__all__ = ["CostModel", "PricedJoin", "PricedPipeline", "PricedProbe", "PricedState", "PricedTree", "Term", "access", "total"]
 
 
 TINIEST = 1e-290  # of a rate, of a window in seconds, and of one over it: products with smaller ones lose their digits
+LARGEST = 1e290  # of the same
 SMALL = 24  # streams of a graph whose sets are multiplied out one by one: at most a few thousand are ever priced
 
 
@@ -99,6 +100,14 @@ class PricedTree:
         return [*(term for join in self.joins for term in join.terms), *self.adjustments]
 
 
+def total(values: Iterable[float]) -> float:
+    """The sum, exact before its one rounding; infinity where it leaves the range of a double."""
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return math.inf
+
+
 def access(costs: Costs, indexed: bool, kept: float, arriving: float, produced: float, size: float) -> float:
     """Keeping one state of `size` tuples that `kept` tuples enter a second, and probing it from one side: paper 4's C_{A⋉B}.
 
@@ -106,18 +115,18 @@ def access(costs: Costs, indexed: bool, kept: float, arriving: float, produced: 
     delete=C_h·bucket, join=C_h) with one; Eq. 4 to 6 are sums of two of these.
     """
     if indexed:
-        return math.fsum((kept * (costs.insert + costs.delete), arriving * costs.probe, produced * costs.join))
-    return math.fsum((kept * costs.append, arriving * (costs.probe + costs.scan * size), produced * costs.join))
+        return total((kept * (costs.insert + costs.delete), arriving * costs.probe, produced * costs.join))
+    return total((kept * costs.append, arriving * (costs.probe + costs.scan * size), produced * costs.join))
 
 
 def _exact_sum(values: list[float]) -> tuple[float, ...]:
     """Few numbers with the same sum: its rounding, then what that leaves, until nothing is left."""
     parts: list[float] = []
-    rest = math.fsum(values)
+    rest = total(values)
     while rest and math.isfinite(rest):
         parts.append(rest)
         values.append(-rest)
-        rest = math.fsum(values)
+        rest = total(values)
     return (*parts, rest) if rest else tuple(parts)
 
 
@@ -151,7 +160,7 @@ class CostModel:
         """Σ_{i∈S} 1/T_i: how often a second a live tuple of S is completed anew."""
         value = self._per_second.get(mask)
         if value is None:
-            value = self._per_second[mask] = math.fsum(1.0 / self.graph.window_seconds[i] for i in bits(mask))
+            value = self._per_second[mask] = total(1.0 / self.graph.window_seconds[i] for i in bits(mask))
         return value
 
     def rate(self, mask: int) -> float:
@@ -171,7 +180,7 @@ class CostModel:
         """Bytes of one tuple of S."""
         value = self._bytes.get(mask)
         if value is None:
-            value = self._bytes[mask] = math.fsum(self.graph.tuple_bytes[i] for i in bits(mask))
+            value = self._bytes[mask] = total(self.graph.tuple_bytes[i] for i in bits(mask))
         return value
 
     def state_bytes(self, mask: int) -> float:
@@ -183,7 +192,7 @@ class CostModel:
 
     @cached_property
     def _leaves_bytes(self) -> float:
-        return math.fsum(w * b for w, b in zip(self.graph.window_tuples, self.graph.tuple_bytes, strict=True))
+        return total(w * b for w, b in zip(self.graph.window_tuples, self.graph.tuple_bytes, strict=True))
 
     def hashed_in_binary(self, probing: int, probed: int, sizes: Mapping[int, float] | None = None) -> bool:
         """Whether, in a binary join, the state of `probed` is better indexed than scanned. Ties keep the index.
@@ -229,7 +238,7 @@ class CostModel:
                 if not hashed:
                     step.append(Term(_times(costs.scan, arriving * sizes[block]), visited, blocks[k], block))
                 terms += step
-                probes.append(PricedProbe(target, hashed, arriving, produced, math.fsum([term.value for term in step]), predicates))
+                probes.append(PricedProbe(target, hashed, arriving, produced, total([term.value for term in step]), predicates))
                 visited, arriving = made, produced
             pipelines.append(PricedPipeline(tuple(probes)))
         states = []
@@ -266,9 +275,9 @@ class CostModel:
             tree,
             nodes,
             priced,
-            math.fsum(part for join in priced for part in join.exact),
-            math.fsum([self.leaves_bytes(), *(sizes[mask] * self.tuple_bytes(mask) for mask in kept)]),
-            math.fsum([*self.graph.window_tuples, *(sizes[mask] for mask in kept)]),
+            total(part for join in priced for part in join.exact),
+            total([self.leaves_bytes(), *(sizes[mask] * self.tuple_bytes(mask) for mask in kept)]),
+            total([*self.graph.window_tuples, *(sizes[mask] for mask in kept)]),
             self._rate(sizes, leaf_mask(tree)) if nodes else self.rate(leaf_mask(tree)),
             sizes,
         )
@@ -302,7 +311,7 @@ class CostModel:
                     cpu, kept = cpu + parts, (*kept, *states, sizes[child.mask] * self.tuple_bytes(child.mask))
                 known[id(node)] = node, cpu, kept  # the join itself is kept, so that no other gets its id
         _, cpu, kept = known[id(tree)]
-        figures = math.fsum(cpu), math.fsum((self.leaves_bytes(), *kept))
+        figures = total(cpu), total((self.leaves_bytes(), *kept))
         if not all(map(math.isfinite, figures)):
             self._refuse(self.graph.all)
         return figures
@@ -321,8 +330,8 @@ class CostModel:
     def check_range(self) -> None:
         """Refuse a graph of which no plan's figures fit a double: every plan holds the windows and makes the results."""
         for i, name in enumerate(self.graph.names):
-            if not (self.graph.rates[i] >= TINIEST and TINIEST <= 1.0 / self.graph.window_seconds[i] <= 1.0 / TINIEST):
-                detail = f"the rate and the window of {name} leave the range of a double: neither may be below {TINIEST} or above {1.0 / TINIEST}"
+            if not (TINIEST <= self.graph.rates[i] <= LARGEST and TINIEST <= 1.0 / self.graph.window_seconds[i] <= LARGEST):
+                detail = f"the rate and the window of {name} leave the range of a double: neither may be below {TINIEST} or above {LARGEST}"
                 raise RangeError(detail, f"/query/streams/{i}")
             self._check_set(1 << i)
         self._check_set(self.graph.all)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from itertools import combinations, pairwise
 
-from models.request import Costs, Objective
+from models.request import Costs, Method, Objective
 from solvers.anytime import anytime
 from solvers.cost import CostModel
 from solvers.deadline import Deadline
@@ -20,7 +21,7 @@ from solvers.kernels import best_binary_tree, best_mjoin_orders
 from solvers.linearised import linearised
 from solvers.search import Caps, Problem
 
-__all__ = ["SMALL", "warm"]
+__all__ = ["SMALL", "load_libraries", "warm"]
 
 SMALL = 8  # streams of a graph whose exact search ends in milliseconds
 WIDE = 15  # streams of an mjoin that is too wide for the small table of unions
@@ -42,6 +43,23 @@ def _graph(pairs: Sequence[tuple[int, int]]) -> JoinGraph:
         edges=tuple(Edge(left, right, True, 0.01) for left, right in pairs),
         observed=((0b11, 0.02),),
     )
+
+
+LIBRARIES = (
+    "ortools.graph.python.max_flow",
+    "ortools.linear_solver.pywraplp",
+    "ortools.sat.python.cp_model",
+    "pulp",
+    "solvers.allocation.in_plans",
+    *(f"solvers.{method.value}" for method in Method),
+)
+"""What searches import when they first need it."""
+
+
+def load_libraries() -> None:
+    """Import it all now: for a process that answers many requests, each of which has its time limit."""
+    for name in LIBRARIES:
+        import_module(name)
 
 
 @cache
