@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from models.plan import Plan
     from models.progress import Incumbent
     from models.request import PlanRequest
-    from solvers.deadline import Progress
+    from solvers.common.deadline import Progress
 
 __all__ = ["main"]
 
@@ -164,7 +164,7 @@ def solved(arguments: argparse.Namespace, request: PlanRequest, path: str, answe
     if arguments.url:
         with shown(limit, arguments.quiet) as hear:
             return ask(arguments.url, path, request, answer, limit + ANSWER_SECONDS, hear)
-    from solvers.progress import Waiting
+    from solvers.common.progress import Waiting
 
     load_kernels(request)
     with interruptible() as stop, shown(limit, arguments.quiet) as hear:
@@ -224,7 +224,7 @@ def explain_command(arguments: argparse.Namespace) -> int:
 def frontier_command(arguments: argparse.Namespace) -> int:
     from app.draw import draw_frontier
     from models.plan import Frontier
-    from solvers import words
+    from solvers.common import words
 
     def solve(request: PlanRequest, progress: Progress) -> Frontier:
         from solvers.frontier import frontier
@@ -483,7 +483,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _refusal(failure: Exception) -> list[str] | None:
     """What a solver or the Spark adapter says of bad input; None for what is our fault."""
-    from solvers.errors import WatersmeetError
+    from solvers.common.errors import WatersmeetError
 
     if isinstance(failure, WatersmeetError):
         return [_fault(failure.pointer, failure.detail).strip()]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from models.plan import Algorithm, Operator, Plan
 from models.request import Stream, Window
-from solvers import words
+from solvers.common import words
 
 __all__ = ["draw_both", "draw_diff_table", "draw_frontier", "draw_plan"]
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from app.frames import ABANDONED, frame
-from solvers.deadline import AbandonedError
+from solvers.common.deadline import AbandonedError
 
 __all__ = ["OVERTIME", "Overtime"]
 

@@ -31,9 +31,9 @@ from models.base import Model
 from models.plan import Termination
 from models.progress import Incumbent
 from models.request import MAX_STREAMS
-from solvers.deadline import NOBODY, AbandonedError, Progress
-from solvers.errors import WatersmeetError
-from solvers.progress import Waiting
+from solvers.common.deadline import NOBODY, AbandonedError, Progress
+from solvers.common.errors import WatersmeetError
+from solvers.common.progress import Waiting
 
 __all__ = ["Function", "Reply", "Solver", "main", "respond"]
 

@@ -38,11 +38,11 @@ from models.check import (
 )
 from models.faults import errors_of
 from models.plan import DiffRequest, EstimateRequest, Plan, Proof, Termination
-from solvers import words
 from solvers.caches.given import with_given_caches
-from solvers.deadline import NOBODY, Deadline, Progress
+from solvers.common import words
+from solvers.common.deadline import NOBODY, Deadline, Progress
+from solvers.common.errors import ShapeError, WatersmeetError
 from solvers.diff import diff
-from solvers.errors import ShapeError, WatersmeetError
 from solvers.estimate import estimate
 from solvers.planner import plan
 

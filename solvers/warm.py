@@ -12,14 +12,14 @@ from importlib import import_module
 from itertools import combinations, pairwise
 
 from models.request import Costs, Method, Objective
-from solvers.anytime import anytime
-from solvers.cost import CostModel
-from solvers.deadline import Deadline
-from solvers.exact import exact, frontier_search
-from solvers.graph import Edge, JoinGraph
-from solvers.kernels import best_binary_tree, best_mjoin_orders
-from solvers.linearised import linearised
-from solvers.search import Caps, Problem
+from solvers.common.deadline import Deadline
+from solvers.jtree.anytime import anytime
+from solvers.jtree.compiled.linearised import linearised
+from solvers.jtree.compiled.sets import best_binary_tree, best_mjoin_orders
+from solvers.jtree.exact import exact, frontier_search
+from solvers.jtree.search import Caps, Problem
+from solvers.model.cost import CostModel
+from solvers.model.graph import Edge, JoinGraph
 
 __all__ = ["SMALL", "load_libraries", "warm"]
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from models.allocation import ExecutionModel
 from models.cover import CoverAnswer, CoverMethod, CoverRequest
 from models.plan import Proof, Termination
+from solvers.common.deadline import NOBODY, Deadline, Progress
+from solvers.common.gap import claim
 from solvers.cover.exact import continuous_cover, cost_of, discrete_cover
 from solvers.cover.greedy import CoverPath, greedy_cover
-from solvers.deadline import NOBODY, Deadline, Progress
-from solvers.gap import claim
 
 __all__ = ["coverable", "short_states", "solve_cover"]
 

@@ -14,7 +14,7 @@ import pytest
 from app.api import create_app
 from app.endpoints import ENDPOINTS, Endpoint
 from app.openapi_document import document
-from solvers.deadline import Progress
+from solvers.common.deadline import Progress
 from tests.app.serving import EXAMPLES, ROOT
 
 

@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterator
 
 from models.request import CacheMode, Method, Objective, Options, PlanRequest, Predicate, Query, Resources
-from solvers import deadline
-from solvers import shape as shapes
-from solvers.errors import WatersmeetError
+from solvers.common import deadline
+from solvers.common.errors import WatersmeetError
 from solvers.frontier import frontier
+from solvers.jtree import shape as shapes
 from solvers.planner import plan
 from solvers.warm import warm
 from tests.graphs import random_graph

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from models.request import Objective, PlanRequest
-from solvers.errors import RangeError
+from solvers.common.errors import RangeError
 from solvers.planner import plan
 
 TINY, SMALL, LARGE, HUGE = 5e-324, 1e-300, 1e100, 1e300

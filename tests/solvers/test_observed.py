@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from models.request import MAX_OBSERVED, Costs, Observed, PlanRequest, Query
-from solvers import kernels
-from solvers.cost import CostModel
-from solvers.graph import JoinGraph, bits, join_graph, product
-from solvers.kernels import connected_sets, first_observed
-from solvers.lower_bound import _shrinking, log2_floor
+from solvers.jtree.compiled import sets as kernels
+from solvers.jtree.compiled.sets import connected_sets, first_observed
+from solvers.jtree.lower_bound import _shrinking, log2_floor
+from solvers.model.cost import CostModel
+from solvers.model.graph import JoinGraph, bits, join_graph, product
 from tests.graphs import SHAPES, random_graph
 
 

@@ -11,10 +11,10 @@ import pytest
 from models.check import CheckReport, CheckStatus
 from models.plan import EstimateRequest, Plan, Proof, Termination
 from models.request import Objective, Options, PlanRequest, Resources
-from solvers.deadline import Deadline
+from solvers.common.deadline import Deadline
+from solvers.common.progress import Best, Waiting
 from solvers.estimate import estimate
 from solvers.planner import begin, plan, problem_of
-from solvers.progress import Best, Waiting
 from solvers.so_far import MOST_PROBES, frontier_so_far, plan_so_far
 from tests.app.mutation import BY_NAME, bodies
 from tests.graphs import random_graph
@@ -50,7 +50,7 @@ def heard(asked: PlanRequest) -> Best:
     """What a search has told of when it ends."""
     waiting, problem = Waiting(), problem_of(asked)
     begin(problem, waiting)
-    from solvers.anytime import anytime
+    from solvers.jtree.anytime import anytime
 
     anytime(problem, Deadline.after(2.0, waiting))
     assert waiting.best is not None

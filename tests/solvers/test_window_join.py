@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from models.faults import errors_of
 from models.window_join import WindowJoinRequest
-from solvers.window_join import Side, approximate_crossover, hash_cost, nested_loop_cost, regulate, solve_window_join
+from solvers.window_join.solve import Side, approximate_crossover, hash_cost, nested_loop_cost, regulate, solve_window_join
 
 BASE: dict[str, Any] = {
     "left": {"rate": 10, "window": {"seconds": 60}, "keys": 10},
