@@ -164,7 +164,7 @@ def solved(arguments: argparse.Namespace, request: PlanRequest, path: str, answe
     if arguments.url:
         with shown(limit, arguments.quiet) as hear:
             return ask(arguments.url, path, request, answer, limit + ANSWER_SECONDS, hear)
-    from solvers.common.progress import Waiting
+    from solvers.jtree.progress import Waiting
 
     load_kernels(request)
     with interruptible() as stop, shown(limit, arguments.quiet) as hear:
@@ -192,7 +192,7 @@ def load_kernels(request: PlanRequest) -> None:
     from models.request import Method
 
     if request.options.method not in (Method.MJOIN, Method.BJTREE):
-        from solvers.warm import SMALL, warm
+        from solvers.jtree.warm import SMALL, warm
 
         warm(large=len(request.query.streams) > SMALL or request.options.method not in (Method.AUTO, Method.EXACT))
 
@@ -280,8 +280,8 @@ def check_command(arguments: argparse.Namespace) -> int:
 
     from app.check import FORMATS, CheckInputError, approve, check_cases, parse_tolerance, read_cases, step_summary
     from models.check import Bar, CheckStatus
+    from solvers.jtree.warm import warm
     from solvers.planner import plan
-    from solvers.warm import warm
 
     if arguments.update and not arguments.force and os.environ.get("CI", "").lower() not in ("", "0", "false"):
         raise RefusedError(

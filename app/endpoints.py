@@ -92,7 +92,7 @@ ENDPOINTS = (
         "jtree",
         JtreeRequest,
         JtreeAnswer,
-        "solvers.jtree.solve:solve_jtree",
+        "solvers.join_tree:solve_jtree",
         "Search for a join tree alone",
         so_far="solvers.so_far:jtree_so_far",
     ),

@@ -33,7 +33,7 @@ from models.progress import Incumbent
 from models.request import MAX_STREAMS
 from solvers.common.deadline import NOBODY, AbandonedError, Progress
 from solvers.common.errors import WatersmeetError
-from solvers.common.progress import Waiting
+from solvers.jtree.progress import Waiting
 
 __all__ = ["Function", "Reply", "Solver", "main", "respond"]
 
@@ -126,7 +126,7 @@ class Solver:
 
 def load() -> list[Solver]:
     """The solvers, by endpoint, warm."""
-    from solvers.warm import load_libraries, warm
+    from solvers.jtree.warm import load_libraries, warm
 
     load_libraries()
     solvers = [Solver(endpoint.load(), endpoint.load_so_far()) for endpoint in ENDPOINTS]

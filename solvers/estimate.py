@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from models.plan import EstimateRequest, OperatorShape, Plan, Proof
 from solvers.common.deadline import Deadline
-from solvers.jtree.search import Found, Problem, make_join, point_of
+from solvers.jtree.orders import best_orders
+from solvers.jtree.search import Found, Problem, make_join
 from solvers.model.graph import JoinGraph
-from solvers.model.probe_order import best_orders
+from solvers.model.point import point_of
 from solvers.model.tree import Tree, leaf_mask
 from solvers.planner import problem_of, written
 

@@ -18,7 +18,8 @@ from solvers.caches.in_plans import CachedPlan, cached_frontier
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.common.tolerances import ROUNDED
 from solvers.jtree.lower_bound import memory_lower_bound
-from solvers.jtree.search import Found, Point, Problem, spread
+from solvers.jtree.search import Found, Problem, spread
+from solvers.model.point import Point
 from solvers.plan.builder import Outcome, build_plan, value_of
 from solvers.planner import begin, problem_of, search
 

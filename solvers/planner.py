@@ -15,9 +15,10 @@ from models.request import Method, PlanRequest
 from solvers.caches.claims import with_caches_allowed
 from solvers.caches.in_plans import CachedPlan, caches_in_plans
 from solvers.common.deadline import NOBODY, Deadline, Progress
-from solvers.jtree.search import Caps, Found, Problem, Search, structure_key
+from solvers.jtree.search import Found, Problem, Search, structure_key
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
+from solvers.model.point import Caps
 from solvers.plan.builder import Outcome, build_plan, value_of
 
 __all__ = ["METHODS", "begin", "plan", "problem_of", "search", "written"]

@@ -22,13 +22,14 @@ from solvers.caches.claims import with_caches_allowed
 from solvers.caches.solve import solve_caches
 from solvers.check import failed, report
 from solvers.common.deadline import Deadline
-from solvers.common.progress import Best
 from solvers.cover.solve import solve_cover
+from solvers.join_tree import answer_of, plan_request
 from solvers.jtree.choice import objective_value
 from solvers.jtree.greedy_tree import greedy_plan
-from solvers.jtree.search import ALL_TREES, Found, Problem, point_of
-from solvers.jtree.solve import answer_of, plan_request
+from solvers.jtree.progress import Best
+from solvers.jtree.search import ALL_TREES, Found, Problem
 from solvers.model.cost import CostModel
+from solvers.model.point import point_of
 from solvers.model.tree import Tree, joins
 from solvers.plan.builder import Outcome, build_plan
 from solvers.planner import problem_of
@@ -110,7 +111,6 @@ def _tree(problem: Problem, best: Best | None) -> Tree:
 
 
 def _with_orders(model: CostModel, shape: Shape) -> Tree:
-    from solvers.jtree.compiled.regions import Ledger  # numba takes a while to import
-    from solvers.jtree.shape import tree_of
+    from solvers.jtree.shape import tree_of_shape  # its compiled code takes a while to import
 
-    return tree_of(Ledger(model), shape)
+    return tree_of_shape(model, shape)

@@ -36,9 +36,10 @@ from solvers.allocation.neighbours import neighbours
 from solvers.allocation.productivity import PlanPaths, paths_of_plan, results_of
 from solvers.common import words
 from solvers.common.deadline import Deadline
-from solvers.jtree.search import Caps, Found, Point, Problem, point_of, structure_key
+from solvers.jtree.search import Found, Problem, structure_key
 from solvers.model.cost import CostModel, PricedTree
 from solvers.model.graph import JoinGraph, bits
+from solvers.model.point import Caps, Point, point_of
 from solvers.model.sensitivity import headroom
 from solvers.model.tree import Join, Tree
 from solvers.window_join.flexible_windows import flexible_windows, kept_share

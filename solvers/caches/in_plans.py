@@ -30,8 +30,9 @@ from solvers.caches.select.program import Candidate, Program, cheapest_cover
 from solvers.common import words
 from solvers.common.deadline import Deadline
 from solvers.jtree.choice import overload
-from solvers.jtree.search import Caps, Found, Point, Problem, make_join
+from solvers.jtree.search import Found, Problem, make_join
 from solvers.model.cost import CostModel, PricedTree, Term
+from solvers.model.point import Caps, Point
 from solvers.model.probe_order import Orders
 from solvers.model.sensitivity import headroom
 from solvers.model.tree import Join, Tree, joins, leaf_mask

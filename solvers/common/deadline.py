@@ -17,8 +17,9 @@ from models.plan import Termination
 
 if TYPE_CHECKING:
     from models.plan import Plan
-    from solvers.jtree.search import Point, Problem
+    from solvers.jtree.search import Problem
     from solvers.jtree.shape import Shape
+    from solvers.model.point import Point
     from solvers.model.tree import Tree
 
 __all__ = ["NOBODY", "AbandonedError", "Deadline", "Progress"]
@@ -31,7 +32,7 @@ class AbandonedError(Exception):
 
 
 class Progress:
-    """Nobody: asks for nothing, hears nothing. `solvers.common.progress` has those who do.
+    """Nobody: asks for nothing, hears nothing. `solvers.jtree.progress` has those who do.
 
     Searches say what they have found and proven; where that takes work they first ask whether somebody `listens`.
     """

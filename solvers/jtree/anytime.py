@@ -25,10 +25,11 @@ from solvers.jtree.choice import choose
 from solvers.jtree.compiled.regions import Ledger, Solution, solve_region
 from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
-from solvers.jtree.search import ALL_TREES, Found, Point, Problem, point_of, staircase
+from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
 from solvers.jtree.shape import CAP_SLACK, Draft, Shape, Writing, draft_of, priced, shape_of, sorted_inputs, tree_of
 from solvers.jtree.state_selection import optimize, ranked_edges
 from solvers.jtree.two_layer import walk_two_layers
+from solvers.model.point import Point, point_of
 
 __all__ = ["anytime"]
 

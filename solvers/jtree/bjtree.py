@@ -23,10 +23,11 @@ from solvers.common.deadline import Deadline
 from solvers.jtree.choice import objective_value
 from solvers.jtree.claims import heuristic
 from solvers.jtree.components import join_components, sum_of_staircases
-from solvers.jtree.search import ALL_TREES, Caps, Found, Point, Problem, make_join, point_of
+from solvers.jtree.search import ALL_TREES, Found, Problem, make_join
 from solvers.jtree.table_sizes import HASTY_SETS, MAX_SETS
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
+from solvers.model.point import Caps, Point, point_of
 from solvers.model.tree import Tree
 
 __all__ = ["best_binary_tree", "bjtree", "connected_pairs"]

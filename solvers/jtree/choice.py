@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from models.request import Objective
-from solvers.jtree.search import Point, Problem, structure_key
+from solvers.jtree.search import Problem, structure_key
+from solvers.model.point import Point
 from solvers.model.sensitivity import headroom
 
 __all__ = ["choose", "objective_value", "overload"]

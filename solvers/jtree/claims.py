@@ -14,7 +14,8 @@ from models.request import Objective
 from solvers.common.tolerances import ROUNDED
 from solvers.jtree.choice import choose
 from solvers.jtree.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
-from solvers.jtree.search import ALL_TREES, Found, Point, Problem, staircase
+from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
+from solvers.model.point import Point
 
 __all__ = ["heuristic"]
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from solvers.jtree.search import Point, make_join, point_of, staircase
+from solvers.jtree.orders import best_orders
+from solvers.jtree.search import make_join, staircase
 from solvers.model.cost import CostModel
-from solvers.model.probe_order import best_orders
+from solvers.model.point import Point, point_of
 from solvers.model.tree import Tree, leaf_mask
 
 __all__ = ["join_components", "sum_of_staircases"]

@@ -28,10 +28,11 @@ from solvers.common.errors import MethodError
 from solvers.jtree.choice import choose, objective_value
 from solvers.jtree.compiled.regions import Ledger
 from solvers.jtree.lower_bound import cpu_lower_bound, memory_lower_bound
-from solvers.jtree.search import ALL_TREES, Found, Point, Problem, point_of, staircase
+from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
 from solvers.jtree.shape import CAP_SLACK, Shape, priced, shape_of, sorted_inputs, tree_of, with_root
 from solvers.jtree.two_layer import walk_two_layers
 from solvers.model.graph import bits
+from solvers.model.point import Point, point_of
 from solvers.model.tree import Tree
 
 __all__ = ["cp_sat"]

@@ -46,10 +46,11 @@ from solvers.jtree.compiled.staircases import (
 from solvers.jtree.components import join_components, sum_of_staircases
 from solvers.jtree.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.jtree.mjoin import mjoin_tree
-from solvers.jtree.search import ALL_TREES, Caps, Found, Lacking, Point, Problem, make_join, point_of, spread, staircase, structure_key
+from solvers.jtree.search import ALL_TREES, Found, Lacking, Problem, make_join, spread, staircase, structure_key
 from solvers.jtree.table_sizes import HASTY_SETS, MAX_SETS
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
+from solvers.model.point import Caps, Point, point_of
 from solvers.model.sensitivity import headroom
 from solvers.model.tree import Join, Tree, joins, leaf_mask
 

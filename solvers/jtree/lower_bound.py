@@ -35,9 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.common.deadline import Deadline
-from solvers.jtree.search import Caps
 from solvers.model.cost import CostModel
 from solvers.model.graph import JoinGraph, bits
+from solvers.model.point import Caps
 
 __all__ = ["cpu_lower_bound", "headroom_upper_bound", "huffman", "largest_factor", "memory_lower_bound", "smallest_joins"]
 

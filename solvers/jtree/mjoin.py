@@ -12,10 +12,11 @@ from models.request import Objective
 from solvers.common.deadline import Deadline
 from solvers.jtree.claims import heuristic
 from solvers.jtree.components import join_components
-from solvers.jtree.search import Found, Problem, make_join, point_of
+from solvers.jtree.orders import best_orders
+from solvers.jtree.search import Found, Problem, make_join
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
-from solvers.model.probe_order import best_orders
+from solvers.model.point import point_of
 from solvers.model.tree import Tree
 
 __all__ = ["mjoin", "mjoin_tree"]

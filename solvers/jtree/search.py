@@ -7,7 +7,6 @@ To add one: a new file with such a function, and one line in `planner.METHODS`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -15,23 +14,13 @@ from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.common.deadline import Deadline
 from solvers.model.cost import CostModel
+from solvers.model.point import NO_CAPS, Caps, Point
 from solvers.model.tree import Join, Tree, joins
 
-__all__ = ["ALL_TREES", "Caps", "Found", "Lacking", "Point", "Problem", "Search", "make_join", "point_of", "spread", "staircase", "structure_key"]
+__all__ = ["ALL_TREES", "Found", "Lacking", "Problem", "Search", "make_join", "spread", "staircase", "structure_key"]
 
 ALL_TREES = "all join trees"
 """The space of searches that look at every join tree, whose proofs may stand in a plan."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """What a plan may use; infinity is no cap."""
-
-    cpu: float = math.inf
-    memory_bytes: float = math.inf
-
-    def admit(self, point: Point) -> bool:
-        return point.cpu <= self.cpu and point.memory_bytes <= self.memory_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +28,9 @@ class Problem:
     """Find the join tree that is best by `objective` within `caps`."""
 
     model: CostModel
-    caps: Caps = Caps()
+    caps: Caps = NO_CAPS
     objective: Objective = Objective.MIN_CPU
     seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A plan and its two resources, as `CostModel.price` gives them."""
-
-    cpu: float
-    memory_bytes: float
-    tree: Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +103,6 @@ def spread(count: int, first: int = 0) -> list[int]:
             places[middle] = None
             gaps += [(low, middle), (middle, high)]
     return list(places)
-
-
-def point_of(model: CostModel, tree: Tree) -> Point:
-    """The tree with its two resources."""
-    return Point(*model.figures(tree), tree)
 
 
 def make_join(inputs: Iterable[Tree], orders: Iterable[Iterable[int]]) -> Join:

@@ -18,10 +18,11 @@ from solvers.common.deadline import Deadline
 from solvers.common.errors import RangeError
 from solvers.jtree.choice import choose
 from solvers.jtree.compiled.regions import MAX_EXACT_INPUTS, Ledger
-from solvers.jtree.search import Point, Problem, make_join, point_of
+from solvers.jtree.orders import best_orders
+from solvers.jtree.search import Problem, make_join
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
-from solvers.model.probe_order import best_orders
+from solvers.model.point import Point, point_of
 from solvers.model.tree import Tree, joins, leaf_mask
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "shape_with",
     "sorted_inputs",
     "tree_of",
+    "tree_of_shape",
 ]
 
 Shape = dict[int, tuple[int, ...]]
@@ -122,6 +124,11 @@ def tree_of(ledger: Ledger, shape: Shape) -> Tree:
         inputs = shape[mask]
         trees[mask] = make_join([trees[part] for part in inputs], ledger.join(inputs)[1])
     return trees[graph.all]
+
+
+def tree_of_shape(model: CostModel, shape: Shape) -> Tree:
+    """The same of a shape alone."""
+    return tree_of(Ledger(model), shape)
 
 
 def excess_of(ledger: Ledger, shape: Shape) -> float:

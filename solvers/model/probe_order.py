@@ -18,19 +18,17 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from solvers.common.deadline import Deadline
 from solvers.model.cost import CostModel, PricedJoin
 from solvers.model.graph import bits
 
-__all__ = ["TIED", "Orders", "best_join", "best_orders"]
+__all__ = ["TIED", "Orders", "best_join", "best_orders", "orders_by_rank", "orders_by_unions"]
 
 Orders = tuple[tuple[int, ...], ...]
 
-MAX_UNIONS = 20_000  # about a tenth of a second of Python; beyond that the kernel, ranks or greedy take over
-COMPILED_STREAMS = 24  # with more, few graphs have a table that fits, and finding out costs a tenth of a second
+MAX_UNIONS = 20_000  # about a tenth of a second of Python; beyond that ranks or greedy take over
 TIED = 1.0 - 1e-12  # steps whose costs differ by less are equal, but for rounding: a plan must not change with the last bit of a rate
 _HUGE = 1e300  # stands in for infinity where a difference of two of them must not be NaN
 
@@ -86,29 +84,35 @@ def _blocks(model: CostModel, masks: Sequence[int]) -> _Blocks:
     return _Blocks(model, tuple(masks), tuple(graph.size(mask) for mask in masks), tuple(adjacent), tuple(hashable), tuple(selectivity))
 
 
-def best_orders(model: CostModel, masks: Sequence[int], deadline: Deadline | None = None) -> tuple[Orders, bool]:
+def best_orders(model: CostModel, masks: Sequence[int]) -> tuple[Orders, bool]:
     """The cheapest probe order of every input, and whether they are proven to be the cheapest.
 
-    Of equal orders the one that visits lower positions first. From the deadline on, orders are greedy.
+    Of equal orders the one that visits lower positions first. `solvers.jtree.orders` is the same for wide joins, with compiled code.
     """
+    if (found := orders_by_unions(model, masks)) is not None:
+        return found, True
+    if (ranked := orders_by_rank(model, masks)) is not None:
+        return tuple(ranked), True
+    blocks = _blocks(model, masks)
+    return tuple(_greedy(blocks, start) for start in range(len(masks))), False
+
+
+def orders_by_unions(model: CostModel, masks: Sequence[int]) -> Orders | None:
+    """The cheapest orders by one backward pass over the reachable unions; None where those are too many for Python."""
     if len(masks) == 2:
-        return ((1,), (0,)), True
+        return (1,), (0,)
     blocks = _blocks(model, masks)
     layers = _unions(blocks)
-    if layers is not None:
-        return _by_backward_pass(blocks, layers), True
-    compiled = _compiled(model, masks)
-    if compiled is not None:
-        return compiled, True
+    return None if layers is None else _by_backward_pass(blocks, layers)
+
+
+def orders_by_rank(model: CostModel, masks: Sequence[int]) -> Iterator[tuple[int, ...]] | None:
+    """The cheapest orders, one input after the other, where the blocks form a tree and no sub-join is observed (IKKBZ); else None."""
+    blocks = _blocks(model, masks)
     edges = sum(mask.bit_count() for mask in blocks.adjacent) // 2
-    if edges == len(masks) - 1 and not model.graph.observed:
-        ranked: list[tuple[int, ...]] = []
-        for start in range(len(masks)):
-            if deadline is not None and deadline.expired():
-                return (*ranked, *_hasty(model, masks)[start:]), False
-            ranked.append(_by_rank(blocks, start))
-        return tuple(ranked), True
-    return tuple(_greedy(blocks, start) for start in range(len(masks))), False
+    if edges != len(masks) - 1 or model.graph.observed:
+        return None
+    return (_by_rank(blocks, start) for start in range(len(masks)))
 
 
 def best_join(model: CostModel, masks: Sequence[int]) -> PricedJoin:
@@ -118,25 +122,6 @@ def best_join(model: CostModel, masks: Sequence[int]) -> PricedJoin:
     if found is None:
         found = model.best_joins[key] = model.price_join(key, best_orders(model, key)[0])
     return found
-
-
-def _compiled(model: CostModel, masks: Sequence[int]) -> Orders | None:
-    """The same pass as a kernel, for the plain mjoin of a connected set; None where it is too large a table for that."""
-    every = 0
-    for mask in masks:
-        every |= mask
-    if len(masks) > COMPILED_STREAMS or every.bit_count() != len(masks) or not model.graph.connected(every):
-        return None
-    from solvers.jtree.compiled.sets import best_mjoin_orders  # numba takes a while to import
-
-    return best_mjoin_orders(model, every)
-
-
-def _hasty(model: CostModel, masks: Sequence[int]) -> Orders:
-    """Greedy orders by compiled code: milliseconds for 200 inputs."""
-    from solvers.jtree.compiled.regions import Ledger  # numba takes a while to import
-
-    return Ledger(model).join(masks)[1]
 
 
 def _unions(blocks: _Blocks) -> list[dict[int, float]] | None:

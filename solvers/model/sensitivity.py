@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.jtree.search import Caps
 from solvers.model.cost import CostModel, PricedTree
 from solvers.model.graph import JoinGraph, bits
+from solvers.model.point import Caps
 
 MAX_WORK = 1_000_000  # terms times predicates that are looked at one by one: a quarter of a second
 MAX_WORK_AT_ONCE = 40_000_000  # the same over arrays

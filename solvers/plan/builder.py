@@ -23,9 +23,10 @@ from models.request import Objective, PlanRequest, Query
 from solvers.caches.in_plans import CachedPlan
 from solvers.common.gap import gap_between
 from solvers.jtree.choice import objective_value
-from solvers.jtree.search import Found, Point, Problem
+from solvers.jtree.search import Found, Problem
 from solvers.model.cost import PricedProbe, PricedTree
 from solvers.model.graph import JoinGraph, bits
+from solvers.model.point import Point
 from solvers.model.sensitivity import headroom, validity
 from solvers.model.tree import Join, Tree
 from solvers.plan.explanation import explain, warnings_of

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-import solvers.common.progress
+import solvers.jtree.progress
 from app.endpoints import ENDPOINTS
 from app.worker import Solver, main
 from models.base import Model
@@ -17,7 +17,7 @@ from models.request import PlanRequest
 from models.service import Health
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.jtree.mjoin import mjoin_tree
-from solvers.jtree.search import point_of
+from solvers.model.point import point_of
 from solvers.planner import problem_of
 
 FLOOD = 50_000  # incumbents, a quarter of a kilobyte each
@@ -61,7 +61,7 @@ def misbehave(request: Model, progress: Progress = NOBODY) -> Model:
         print("a solver that talks")  # noqa: T201
         os.system("echo and its child process")
     elif deed == "flood":
-        solvers.common.progress.EVERY = 0.0
+        solvers.jtree.progress.EVERY = 0.0
         for i in range(FLOOD):
             progress.drafted(1.0 / (2 + i), 1.0)
     elif deed == "wait":

@@ -12,7 +12,8 @@ import time
 from solvers.common.deadline import Deadline
 from solvers.jtree.cp_sat import cp_sat
 from solvers.jtree.exact import exact
-from solvers.jtree.search import Caps, Found, Problem, Search
+from solvers.jtree.search import Found, Problem, Search
+from solvers.model.point import Caps
 from tests.solvers.search_models import keyed_model, paper3_model
 
 GRAPHS = 5

@@ -17,8 +17,8 @@ from solvers.common import deadline
 from solvers.common.errors import WatersmeetError
 from solvers.frontier import frontier
 from solvers.jtree import shape as shapes
+from solvers.jtree.warm import warm
 from solvers.planner import plan
-from solvers.warm import warm
 from tests.graphs import random_graph
 
 SIZES = (20, 60, 100, 200)

@@ -13,7 +13,7 @@ import time
 import traceback
 from collections import Counter
 
-from solvers.warm import warm
+from solvers.jtree.warm import warm
 from tests.app.mutation import BY_NAME, EXAMPLES, TIME_LIMIT, bodies, check_reply, doctored, reply_to
 
 COUNT = 3_000

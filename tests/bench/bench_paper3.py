@@ -22,10 +22,11 @@ from solvers.jtree.anytime import anytime
 from solvers.jtree.bjtree import bjtree
 from solvers.jtree.exact import exact
 from solvers.jtree.mjoin import mjoin
-from solvers.jtree.search import Caps, Found, Problem, Search
+from solvers.jtree.search import Found, Problem, Search
 from solvers.jtree.state_removal import state_removal
 from solvers.jtree.state_selection import state_selection
 from solvers.jtree.two_layer import two_layer
+from solvers.model.point import Caps
 from tests.solvers.search_models import keyed_model, paper3_model
 
 METHODS: dict[str, Search] = {

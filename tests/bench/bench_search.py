@@ -29,12 +29,13 @@ from solvers.common.deadline import Deadline
 from solvers.jtree.compiled.sets import best_binary_tree
 from solvers.jtree.compiled.staircases import FRONTIER, LEAST_CPU
 from solvers.jtree.exact import Solver, exact
-from solvers.jtree.search import Caps, Problem, point_of
+from solvers.jtree.search import Problem
 from solvers.jtree.table_sizes import MAX_SETS
+from solvers.jtree.warm import warm
 from solvers.model.cost import CostModel
 from solvers.model.graph import JoinGraph, join_graph
+from solvers.model.point import Caps, point_of
 from solvers.planner import plan
-from solvers.warm import warm
 from tests.bench.jtree_finder import jtree_finder
 from tests.graphs import random_graph
 

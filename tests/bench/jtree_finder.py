@@ -10,9 +10,9 @@ import numpy as np
 from solvers.jtree.compiled.seeds import Prices, binary_excess, kept_bytes, kept_excess, mjoin_excess
 from solvers.jtree.compiled.sets import Sets, lowest, released
 from solvers.jtree.exact import component_of
-from solvers.jtree.search import Caps
 from solvers.jtree.table_sizes import MAX_SETS
 from solvers.model.cost import CostModel
+from solvers.model.point import Caps
 
 __all__ = ["jtree_finder"]
 

@@ -21,7 +21,8 @@ from solvers.caches.global_caches import global_candidates
 from solvers.caches.select.branch_and_bound import branch_and_bound
 from solvers.common.deadline import Deadline
 from solvers.frontier import frontier
-from solvers.jtree.search import Caps, Problem
+from solvers.jtree.search import Problem
+from solvers.model.point import Caps
 from solvers.planner import plan, problem_of
 from tests.graphs import SHAPES, random_costs, random_graph
 from tests.solvers.brute_force import Tried, every_plan

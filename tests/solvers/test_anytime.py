@@ -15,11 +15,12 @@ from solvers.common.deadline import Deadline
 from solvers.jtree.anytime import WHOLE, anytime
 from solvers.jtree.choice import objective_value
 from solvers.jtree.compiled.regions import Ledger, solve_region
-from solvers.jtree.search import Caps, Problem, point_of
+from solvers.jtree.search import Problem
 from solvers.jtree.shape import draft_of, tree_of
 from solvers.jtree.two_layer import two_layer
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits, join_graph
+from solvers.model.point import Caps, point_of
 from solvers.model.tree import joins, leaf_mask
 from tests.graphs import SHAPES, queries
 from tests.solvers.brute_force import best_within, every_plan, frontier

@@ -15,7 +15,8 @@ from solvers.common.deadline import Deadline
 from solvers.frontier import frontier
 from solvers.jtree.compiled.staircases import Limits
 from solvers.jtree.exact import exact
-from solvers.jtree.search import Caps, Problem
+from solvers.jtree.search import Problem
+from solvers.model.point import Caps
 from solvers.planner import plan, problem_of
 from tests.graphs import random_graph
 from tests.solvers.brute_force import every_plan

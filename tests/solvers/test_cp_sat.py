@@ -17,9 +17,10 @@ from solvers.jtree.choice import objective_value
 from solvers.jtree.compiled import regions as region
 from solvers.jtree.cp_sat import cp_sat
 from solvers.jtree.exact import exact
-from solvers.jtree.search import Caps, Problem
+from solvers.jtree.search import Problem
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
+from solvers.model.point import Caps
 from tests.graphs import SHAPES, queries, random_costs, random_graph
 from tests.solvers.brute_force import best_within, every_plan
 from tests.solvers.search_models import keyed_model, mixed_model

@@ -22,11 +22,12 @@ from solvers.jtree.bjtree import bjtree
 from solvers.jtree.choice import objective_value
 from solvers.jtree.exact import exact, frontier_search
 from solvers.jtree.mjoin import mjoin
-from solvers.jtree.search import Caps, Found, Point, Problem, make_join, point_of, structure_key
+from solvers.jtree.search import Found, Problem, make_join, structure_key
 from solvers.jtree.state_removal import state_removal
 from solvers.jtree.state_selection import state_selection
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
+from solvers.model.point import Caps, Point, point_of
 from solvers.model.sensitivity import headroom
 from solvers.model.tree import Tree, joins, leaf_mask
 from tests.graphs import SHAPES, queries, random_costs, random_graph

@@ -31,9 +31,9 @@ from solvers.common.deadline import Deadline
 from solvers.common.linear_program import Outcome, Row, linear_program
 from solvers.cover.solve import solve_cover
 from solvers.frontier import frontier
+from solvers.join_tree import solve_jtree
 from solvers.jtree.exact import exact
 from solvers.jtree.search import Problem
-from solvers.jtree.solve import solve_jtree
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
 from solvers.planner import plan

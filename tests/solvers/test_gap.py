@@ -19,13 +19,13 @@ from solvers.allocation.solve import solve_allocation
 from solvers.caches import solve as caches_solve
 from solvers.caches.select.program import Selection
 from solvers.caches.solve import solve_caches
-from solvers.common import progress
 from solvers.common.errors import WatersmeetError, WrongBoundError
 from solvers.common.gap import claim, gap_between
-from solvers.common.progress import Waiting
 from solvers.cover import solve as cover_solve
 from solvers.cover.exact import Cover
 from solvers.cover.solve import solve_cover
+from solvers.jtree import progress
+from solvers.jtree.progress import Waiting
 from solvers.jtree.search import Problem
 from tests.solvers.search_models import keyed_model
 

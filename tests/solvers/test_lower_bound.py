@@ -23,9 +23,10 @@ from solvers.jtree.lower_bound import (
     memory_lower_bound,
     smallest_joins,
 )
-from solvers.jtree.search import Caps, make_join, point_of
+from solvers.jtree.search import make_join
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
+from solvers.model.point import Caps, point_of
 from solvers.model.probe_order import best_orders
 from solvers.model.sensitivity import headroom
 from solvers.model.tree import Tree

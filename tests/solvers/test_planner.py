@@ -17,9 +17,10 @@ from models.plan import Plan, Proof, Termination
 from models.request import CacheMode, Objective, Options, PlanRequest
 from solvers.common.deadline import Deadline
 from solvers.frontier import frontier
-from solvers.jtree.search import Caps, make_join, point_of
+from solvers.jtree.search import make_join
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits, join_graph
+from solvers.model.point import Caps, point_of
 from solvers.model.probe_order import best_orders
 from solvers.model.tree import Tree, leaf_mask
 from solvers.planner import plan, problem_of

@@ -14,10 +14,10 @@ from models.progress import Incumbent
 from models.request import Objective, Options, PlanRequest, Resources
 from solvers.allocation.knapsack_exact import knapsack_exact
 from solvers.allocation.productivity import Path
-from solvers.common import progress as module
 from solvers.common.deadline import AbandonedError, Deadline
-from solvers.common.progress import Waiting
 from solvers.frontier import frontier
+from solvers.jtree import progress as module
+from solvers.jtree.progress import Waiting
 from solvers.planner import plan
 from tests.graphs import random_graph
 

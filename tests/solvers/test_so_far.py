@@ -12,8 +12,8 @@ from models.check import CheckReport, CheckStatus
 from models.plan import EstimateRequest, Plan, Proof, Termination
 from models.request import Objective, Options, PlanRequest, Resources
 from solvers.common.deadline import Deadline
-from solvers.common.progress import Best, Waiting
 from solvers.estimate import estimate
+from solvers.jtree.progress import Best, Waiting
 from solvers.planner import begin, plan, problem_of
 from solvers.so_far import MOST_PROBES, frontier_so_far, plan_so_far
 from tests.app.mutation import BY_NAME, bodies

@@ -8,7 +8,7 @@ from pathlib import Path
 
 CODE = """
 import random, sys
-from solvers.warm import warm
+from solvers.jtree.warm import warm
 
 def compiled():
     found = {}

@@ -13,8 +13,9 @@ from solvers.caches import in_plans
 from solvers.caches.attributes import Attributes
 from solvers.caches.candidates import CacheCandidate, Pipelines, prefix_candidates, program_of
 from solvers.caches.global_caches import global_candidates
-from solvers.jtree.search import Found, Problem, make_join, point_of
+from solvers.jtree.search import Found, Problem, make_join
 from solvers.model.graph import bits
+from solvers.model.point import point_of
 from solvers.model.tree import Join, Tree
 from solvers.plan.builder import Outcome, build_plan
 from solvers.planner import problem_of

@@ -22,7 +22,8 @@ from solvers.common.deadline import Progress
 from solvers.common.errors import RangeError
 from solvers.common.gap import gap_between
 from solvers.jtree.choice import choose, objective_value
-from solvers.jtree.search import Caps, Point, Problem, point_of
+from solvers.jtree.search import Problem
+from solvers.model.point import Caps, Point, point_of
 from solvers.model.tree import Tree
 
 if TYPE_CHECKING:

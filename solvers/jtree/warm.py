@@ -1,6 +1,6 @@
 """Compile every kernel before anyone waits for it.
 
-`python -m solvers.warm` fills numba's cache on disk at installation; a server calls `warm()` before it reports ready,
+`python -m solvers.jtree.warm` fills numba's cache on disk at installation; a server calls `warm()` before it reports ready,
 which then only loads what is cached.
 """
 
@@ -17,9 +17,10 @@ from solvers.jtree.anytime import anytime
 from solvers.jtree.compiled.linearised import linearised
 from solvers.jtree.compiled.sets import best_binary_tree, best_mjoin_orders
 from solvers.jtree.exact import exact, frontier_search
-from solvers.jtree.search import Caps, Problem
+from solvers.jtree.search import Problem
 from solvers.model.cost import CostModel
 from solvers.model.graph import Edge, JoinGraph
+from solvers.model.point import Caps
 
 __all__ = ["SMALL", "load_libraries", "warm"]
 
