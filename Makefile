@@ -15,7 +15,7 @@ $(SETUP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[spark,dev]'
 	@$(BIN)/python -m spark_adapter.java
 	@echo "== set-up: compiling the searches' hot loops"
-	@$(BIN)/python -m solvers.warm
+	@$(BIN)/python -m solvers.jtree.warm
 	@touch $@
 
 demo: $(SETUP)

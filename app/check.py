@@ -25,8 +25,8 @@ from models.check import Bar, CaseResult, CheckCase, CheckReport, CheckStatus, T
 from models.plan import Change, Plan
 from models.request import PlanRequest
 from solvers.check import SAME, check_case, failed, report
-from solvers.deadline import Deadline
-from solvers.errors import WatersmeetError
+from solvers.common.deadline import Deadline
+from solvers.common.errors import WatersmeetError
 
 __all__ = ["FORMATS", "Cases", "CheckInputError", "approve", "check_cases", "parse_tolerance", "read_cases", "step_summary"]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from models.plan import Plan
     from models.progress import Incumbent
     from models.request import PlanRequest
-    from solvers.deadline import Progress
+    from solvers.common.deadline import Progress
 
 __all__ = ["main"]
 
@@ -164,7 +164,7 @@ def solved(arguments: argparse.Namespace, request: PlanRequest, path: str, answe
     if arguments.url:
         with shown(limit, arguments.quiet) as hear:
             return ask(arguments.url, path, request, answer, limit + ANSWER_SECONDS, hear)
-    from solvers.progress import Waiting
+    from solvers.jtree.progress import Waiting
 
     load_kernels(request)
     with interruptible() as stop, shown(limit, arguments.quiet) as hear:
@@ -192,7 +192,7 @@ def load_kernels(request: PlanRequest) -> None:
     from models.request import Method
 
     if request.options.method not in (Method.MJOIN, Method.BJTREE):
-        from solvers.warm import SMALL, warm
+        from solvers.jtree.warm import SMALL, warm
 
         warm(large=len(request.query.streams) > SMALL or request.options.method not in (Method.AUTO, Method.EXACT))
 
@@ -224,7 +224,7 @@ def explain_command(arguments: argparse.Namespace) -> int:
 def frontier_command(arguments: argparse.Namespace) -> int:
     from app.draw import draw_frontier
     from models.plan import Frontier
-    from solvers import words
+    from solvers.common import words
 
     def solve(request: PlanRequest, progress: Progress) -> Frontier:
         from solvers.frontier import frontier
@@ -241,7 +241,8 @@ def frontier_command(arguments: argparse.Namespace) -> int:
         caps = request.resources
         if len(answer.points) > 1:
             put("\n".join(draw_frontier([(point.cpu, point.memory_bytes) for point in answer.points], caps.cpu, caps.memory_bytes)))
-        put(f"{len(answer.points)} plan{'s' if len(answer.points) > 1 else ''} worth having, proof: {answer.proof.value}")
+        alone = f"; without caches: {answer.tree_proof.value}" if answer.tree_proof is not answer.proof else ""
+        put(f"{len(answer.points)} plan{'s' if len(answer.points) > 1 else ''} worth having, proof: {answer.proof.value}{alone}")
         put(f"{'CPU':>10} {'memory':>10}  kept")
         for point in answer.points:
             kept = ", ".join("⋈".join(operator.streams) for operator in point.plan.operators if operator.materialized)
@@ -279,8 +280,8 @@ def check_command(arguments: argparse.Namespace) -> int:
 
     from app.check import FORMATS, CheckInputError, approve, check_cases, parse_tolerance, read_cases, step_summary
     from models.check import Bar, CheckStatus
+    from solvers.jtree.warm import warm
     from solvers.planner import plan
-    from solvers.warm import warm
 
     if arguments.update and not arguments.force and os.environ.get("CI", "").lower() not in ("", "0", "false"):
         raise RefusedError(
@@ -482,7 +483,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _refusal(failure: Exception) -> list[str] | None:
     """What a solver or the Spark adapter says of bad input; None for what is our fault."""
-    from solvers.errors import WatersmeetError
+    from solvers.common.errors import WatersmeetError
 
     if isinstance(failure, WatersmeetError):
         return [_fault(failure.pointer, failure.detail).strip()]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from models.plan import Algorithm, Operator, Plan
 from models.request import Stream, Window
-from solvers import words
+from solvers.common import words
 
 __all__ = ["draw_both", "draw_diff_table", "draw_frontier", "draw_plan"]
 
@@ -128,7 +128,8 @@ def _totals(plan: Plan) -> Iterator[str]:
     room = f", headroom ×{plan.headroom:.3g}" if plan.headroom is not None else ""
     gap = f", gap {plan.gap:.2%}" if plan.gap else ""
     yield f"{verdict}: {cpu} CPU, {memory}, {words.amount(plan.cost.output_rate)} results/s{room}"
-    yield f"proof: {plan.proof.value}{gap}"
+    alone = f"; without caches: {plan.tree_proof.value}" if plan.tree_proof is not plan.proof else ""
+    yield f"proof: {plan.proof.value}{gap}{alone}"
 
 
 def draw_diff_table(rows: list[tuple[str, float | None, float | None, float | None]]) -> list[str]:

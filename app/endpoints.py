@@ -92,7 +92,7 @@ ENDPOINTS = (
         "jtree",
         JtreeRequest,
         JtreeAnswer,
-        "solvers.jtree:solve_jtree",
+        "solvers.join_tree:solve_jtree",
         "Search for a join tree alone",
         so_far="solvers.so_far:jtree_so_far",
     ),
@@ -128,7 +128,7 @@ ENDPOINTS = (
         "window_join",
         WindowJoinRequest,
         WindowJoinAnswer,
-        "solvers.window_join:solve_window_join",
+        "solvers.window_join.solve:solve_window_join",
         "Join two windows: algorithms, rates, memory",
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from models.plan import Plan
 from models.request import CacheMode, Method, Options, PlanRequest
-from solvers import words
+from solvers.common import words
 
 __all__ = ["compared"]
 

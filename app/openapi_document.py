@@ -132,11 +132,16 @@ _LIMITS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", 
 
 
 def _with_limits(schema: Any) -> Any:
-    """The schema with its limits in JSON Schema's words."""
+    """The schema with all its limits in JSON Schema's words."""
     if isinstance(schema, list):
         return [_with_limits(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
+    if list(schema.get("patternProperties", ())) and "additionalProperties" not in schema:
+        # As pydantic writes it, keys that do not match may have any value; here none may, and clients get a map of numbers.
+        ((pattern, value),) = schema["patternProperties"].items()
+        names = {**schema.get("propertyNames", {}), "pattern": pattern}
+        schema = {key: part for key, part in schema.items() if key != "patternProperties"} | {"additionalProperties": value, "propertyNames": names}
     is_number = schema.get("type") in ("number", "integer")
     return {_LIMITS.get(key, key) if is_number else key: _with_limits(value) for key, value in schema.items()}
 

@@ -223,6 +223,7 @@ class Pool:
             if not promise.done():
                 promise.set_exception(WorkerLostError(status == -signal.SIGALRM))
         except asyncio.CancelledError:
+            log.warning("worker did not stop", extra={"request_id": request_id})
             worker.kill()
             promise.cancel()
             raise

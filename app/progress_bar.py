@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from models.progress import Incumbent
-from solvers import words
+from solvers.common import words
 
 __all__ = ["interruptible", "line", "shown"]
 

@@ -9,6 +9,7 @@ and the worker stays.
 
 from __future__ import annotations
 
+import gc
 import inspect
 import logging
 import os
@@ -30,9 +31,9 @@ from models.base import Model
 from models.plan import Termination
 from models.progress import Incumbent
 from models.request import MAX_STREAMS
-from solvers.deadline import NOBODY, AbandonedError, Progress
-from solvers.errors import WatersmeetError
-from solvers.progress import Waiting
+from solvers.common.deadline import NOBODY, AbandonedError, Progress
+from solvers.common.errors import WatersmeetError
+from solvers.jtree.progress import Waiting
 
 __all__ = ["Function", "Reply", "Solver", "main", "respond"]
 
@@ -41,6 +42,8 @@ Start = Callable[[Model, float], object]
 """Is told the request and the solve's time limit before it begins."""
 
 log = logging.getLogger("watersmeet.worker")
+
+COLLECT_EVERY = 32  # answers: between two tasks a look for cycles takes a millisecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,9 @@ def respond(
         return Reply(422, problem(422, f"The request has {count} fault{'s' if count > 1 else ''}.", bad.errors))
     except WatersmeetError as bad:
         return Reply(422, problem(422, bad.detail, [(bad.pointer, bad.detail)]))
+    except OverflowError:
+        said = "the numbers of the request multiply or add up to more than a double can hold: lower them"
+        return Reply(422, problem(422, said, [("", said)]))
     except AbandonedError:
         return Reply(ABANDONED, b"")
 
@@ -120,8 +126,9 @@ class Solver:
 
 def load() -> list[Solver]:
     """The solvers, by endpoint, warm."""
-    from solvers.warm import warm
+    from solvers.jtree.warm import load_libraries, warm
 
+    load_libraries()
     solvers = [Solver(endpoint.load(), endpoint.load_so_far()) for endpoint in ENDPOINTS]
     warm()
     return solvers
@@ -138,8 +145,12 @@ def main(load: Callable[[], list[Solver]] = load) -> None:
     def tell(incumbent: Incumbent) -> None:
         overtime.send(frame(PROGRESS, incumbent.model_dump_json().encode(), incumbent.seconds))
 
+    def stopped() -> bool:
+        overtime.check()
+        return tasks.stopped()
+
     def reply(index: int, listens: bool, at_once: bool, request_id: str, body: bytes) -> Reply:
-        solver, waiting = solvers[index], Waiting(tell if listens else None, tasks.stopped)
+        solver, waiting = solvers[index], Waiting(tell if listens else None, stopped)
 
         def start(request: Model, limit: float) -> None:
             began = time.perf_counter()
@@ -155,17 +166,21 @@ def main(load: Callable[[], list[Solver]] = load) -> None:
             log.exception("solve failed", extra={"request_id": request_id, "path": ENDPOINTS[index].path})
             return Reply(500, problem(500, "The server failed on this request; its log says why."))
 
+    gc.collect()
+    gc.freeze()
+    gc.disable()  # a plan is tens of thousands of objects and no cycles: looking for some while it is made takes as long as making it
+    answered = 0
     answers.write(READY)
     while header := tasks.read(TASK.size):
         if header == STOP:
             continue
         index, listens, at_once, id_length, length = TASK.unpack(header)
         request_id, body = tasks.read(id_length).decode(), tasks.read(length)
-        try:
-            overtime.end(reply(index, listens, at_once, request_id, body).frame())
-        except AbandonedError:
-            overtime.end(frame(ABANDONED))
+        overtime.end(reply(index, listens, at_once, request_id, body).frame())
         signal.setitimer(signal.ITIMER_REAL, 0)
+        answered += 1
+        if answered % COLLECT_EVERY == 0:
+            gc.collect()
 
 
 class _Tasks:

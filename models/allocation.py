@@ -193,7 +193,8 @@ def check_allocation(request: Any) -> Iterator[Fault]:
     for i, path in enumerate(items(request, "paths")):
         if not isinstance(path, (Mapping, BaseModel)):
             continue
-        for state in get(path, "covers") or ():
+        covers = get(path, "covers")
+        for state in covers if isinstance(covers, dict) else ():
             if state not in states:
                 yield ("paths", i, "covers", state), f"covers names state {state!r}, which is not in states"
         yield from _check_path(i, path, str(method), shared)

@@ -29,7 +29,7 @@ __all__ = [
 
 MAX_STREAMS = 200  # the contract's limit
 MAX_PREDICATES = 40_000  # two for every pair of 200 streams: a clique with a range predicate beside each key
-MAX_OBSERVED = 10_000  # every connected set of a 13-stream clique; a measured workload has far fewer
+MAX_OBSERVED = 65_536  # the contract's limit: every set of 16 streams; real queries of 17 have measured 13,229
 MAX_TIME_LIMIT = 300.0  # a caller who waits longer has lost the connection
 
 Reference = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}\.[A-Za-z_][A-Za-z0-9_]{0,62}$")]

@@ -18,6 +18,7 @@ __all__ = [
     "Invalidation",
     "JoinCosts",
     "Sides",
+    "TimeWindow",
     "WindowJoinAlgorithm",
     "WindowJoinAnswer",
     "WindowJoinMethod",
@@ -56,13 +57,20 @@ class WindowJoinMethod(StrEnum):
     EXACT = "exact"
 
 
+class TimeWindow(Model):
+    """How long a tuple can still find partners."""
+
+    seconds: Annotated[PositiveFigure, Field(examples=[60.0])]
+    """Length of the window, in seconds."""
+
+
 class WindowSide(Model):
     """One of the two streams."""
 
     rate: Annotated[PositiveFigure, Field(examples=[10.0])]
     """Arrivals, in tuples per second."""
-    window: Annotated[PositiveFigure, Field(examples=[60.0])]
-    """Length of the window, in seconds."""
+    window: TimeWindow
+    """How long a tuple stays joinable: paper 4's windows are spans of time."""
     keys: Annotated[Number, Field(ge=1, le=MOST, examples=[10.0])] = 1.0
     """Distinct join keys in the window: the number of hash buckets."""
 

@@ -38,11 +38,11 @@ from models.check import (
 )
 from models.faults import errors_of
 from models.plan import DiffRequest, EstimateRequest, Plan, Proof, Termination
-from solvers import words
 from solvers.caches.given import with_given_caches
-from solvers.deadline import NOBODY, Deadline, Progress
+from solvers.common import words
+from solvers.common.deadline import NOBODY, Deadline, Progress
+from solvers.common.errors import ShapeError, WatersmeetError
 from solvers.diff import diff
-from solvers.errors import ShapeError, WatersmeetError
 from solvers.estimate import estimate
 from solvers.planner import plan
 
@@ -168,7 +168,8 @@ def _losses(recorded: Plan, approved: Plan, now: Plan, tolerance: Tolerance) -> 
         yield Aspect.MEMORY, f"memory {words.bytes_(memory)} → {words.bytes_(memory_now)}{_share(memory, memory_now, tolerance.memory)}"
     if _below(rate_now, rate, tolerance.output_rate):
         yield Aspect.OUTPUT_RATE, f"results/s {words.amount(rate)} → {words.amount(rate_now)}{_share(rate, rate_now, tolerance.output_rate)}"
-    if PROOFS[now.proof] < PROOFS[recorded.proof]:
+    # What was proven of plans without caches is still proven where `tree_proof` says so.
+    if max(PROOFS[now.proof], PROOFS[now.tree_proof]) < max(PROOFS[recorded.proof], PROOFS[recorded.tree_proof]):
         yield Aspect.PROOF, f"proof {recorded.proof.value} → {now.proof.value}"
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from models.plan import EstimateRequest, OperatorShape, Plan, Proof
-from solvers.deadline import Deadline
-from solvers.graph import JoinGraph
+from solvers.common.deadline import Deadline
+from solvers.jtree.orders import best_orders
+from solvers.jtree.search import Found, Problem, make_join
+from solvers.model.graph import JoinGraph
+from solvers.model.point import point_of
+from solvers.model.tree import Tree, leaf_mask
 from solvers.planner import problem_of, written
-from solvers.probe_order import best_orders
-from solvers.search import Found, Problem, make_join, point_of
-from solvers.tree import Tree, leaf_mask
 
 __all__ = ["estimate", "tree_of"]
 

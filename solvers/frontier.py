@@ -15,12 +15,13 @@ from models.plan import Frontier, FrontierPoint, Proof, Termination
 from models.request import CacheMode, Method, Objective, PlanRequest
 from solvers.caches.claims import can_exist, least_cpu, with_caches_allowed
 from solvers.caches.in_plans import CachedPlan, cached_frontier
-from solvers.deadline import NOBODY, Deadline, Progress
-from solvers.lower_bound import memory_lower_bound
-from solvers.plan_builder import Outcome, build_plan, value_of
+from solvers.common.deadline import NOBODY, Deadline, Progress
+from solvers.common.tolerances import ROUNDED
+from solvers.jtree.lower_bound import memory_lower_bound
+from solvers.jtree.search import Found, Problem, spread
+from solvers.model.point import Point
+from solvers.plan.builder import Outcome, build_plan, value_of
 from solvers.planner import begin, problem_of, search
-from solvers.search import Found, Point, Problem, spread
-from solvers.tolerances import ROUNDED
 
 __all__ = ["frontier"]
 
@@ -127,7 +128,7 @@ def _best(problem: Problem, steps: Sequence[_Step]) -> int:
 
 
 def _search(request: PlanRequest, problem: Problem, deadline: Deadline) -> Found:
-    from solvers.auto import EXACT_STREAMS
+    from solvers.jtree.auto import EXACT_STREAMS
 
     too_large = max(component.bit_count() for component in problem.model.graph.components) > EXACT_STREAMS
     if request.options.method not in _WHOLE_FRONTIER:
@@ -135,7 +136,7 @@ def _search(request: PlanRequest, problem: Problem, deadline: Deadline) -> Found
     if request.options.method is Method.AUTO and too_large:
         found = search(request, problem, deadline)  # what it proves is about its best plan alone
         return replace(found, proof=Proof.BOUNDED) if found.proof is Proof.OPTIMAL else found
-    from solvers.exact import frontier_search  # numba takes a while to import
+    from solvers.jtree.exact import frontier_search  # numba takes a while to import
 
     return frontier_search(problem, deadline)
 

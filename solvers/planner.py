@@ -1,6 +1,6 @@
 """From a request to a plan, in named steps: graph, search, caches, claims, allocation, plan.
 
-`METHODS` names every search; the seam is `solvers.search`.
+`METHODS` names every search; the seam is `solvers.jtree.search`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from models.plan import Plan, Termination
 from models.request import Method, PlanRequest
 from solvers.caches.claims import with_caches_allowed
 from solvers.caches.in_plans import CachedPlan, caches_in_plans
-from solvers.cost import CostModel
-from solvers.deadline import NOBODY, Deadline, Progress
-from solvers.graph import join_graph
-from solvers.plan_builder import Outcome, build_plan, value_of
-from solvers.search import Caps, Found, Problem, Search, structure_key
+from solvers.common.deadline import NOBODY, Deadline, Progress
+from solvers.jtree.search import Found, Problem, Search, structure_key
+from solvers.model.cost import CostModel
+from solvers.model.graph import join_graph
+from solvers.model.point import Caps
+from solvers.plan.builder import Outcome, build_plan, value_of
 
 __all__ = ["METHODS", "begin", "plan", "problem_of", "search", "written"]
 
@@ -34,15 +35,15 @@ def _lazily(module: str, name: str) -> Search:
 
 
 METHODS: dict[Method, Search] = {
-    Method.AUTO: _lazily("solvers.auto", "auto"),
-    Method.EXACT: _lazily("solvers.exact", "exact"),
-    Method.CP_SAT: _lazily("solvers.cp_sat", "cp_sat"),
-    Method.TWO_LAYER: _lazily("solvers.two_layer", "two_layer"),
-    Method.STATE_SELECTION: _lazily("solvers.state_selection", "state_selection"),
-    Method.STATE_REMOVAL: _lazily("solvers.state_removal", "state_removal"),
-    Method.MJOIN: _lazily("solvers.mjoin", "mjoin"),
-    Method.BJTREE: _lazily("solvers.bjtree", "bjtree"),
-    Method.ANYTIME: _lazily("solvers.anytime", "anytime"),
+    Method.AUTO: _lazily("solvers.jtree.auto", "auto"),
+    Method.EXACT: _lazily("solvers.jtree.exact", "exact"),
+    Method.CP_SAT: _lazily("solvers.jtree.cp_sat", "cp_sat"),
+    Method.TWO_LAYER: _lazily("solvers.jtree.two_layer", "two_layer"),
+    Method.STATE_SELECTION: _lazily("solvers.jtree.state_selection", "state_selection"),
+    Method.STATE_REMOVAL: _lazily("solvers.jtree.state_removal", "state_removal"),
+    Method.MJOIN: _lazily("solvers.jtree.mjoin", "mjoin"),
+    Method.BJTREE: _lazily("solvers.jtree.bjtree", "bjtree"),
+    Method.ANYTIME: _lazily("solvers.jtree.anytime", "anytime"),
 }
 
 

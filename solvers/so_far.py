@@ -21,21 +21,21 @@ from solvers.allocation.solve import solve_allocation
 from solvers.caches.claims import with_caches_allowed
 from solvers.caches.solve import solve_caches
 from solvers.check import failed, report
-from solvers.choice import objective_value
-from solvers.components import join_components
-from solvers.cost import CostModel
+from solvers.common.deadline import Deadline
 from solvers.cover.solve import solve_cover
-from solvers.deadline import Deadline
-from solvers.greedy_tree import greedy_tree
-from solvers.jtree import answer_of, plan_request
-from solvers.plan_builder import Outcome, build_plan
+from solvers.join_tree import answer_of, plan_request
+from solvers.jtree.choice import objective_value
+from solvers.jtree.greedy_tree import greedy_plan
+from solvers.jtree.progress import Best
+from solvers.jtree.search import ALL_TREES, Found, Problem
+from solvers.model.cost import CostModel
+from solvers.model.point import point_of
+from solvers.model.tree import Tree, joins
+from solvers.plan.builder import Outcome, build_plan
 from solvers.planner import problem_of
-from solvers.progress import Best
-from solvers.search import ALL_TREES, Found, Problem, point_of
-from solvers.tree import Tree, joins
 
 if TYPE_CHECKING:
-    from solvers.shape import Shape
+    from solvers.jtree.shape import Shape
 
 __all__ = ["allocation_so_far", "caches_so_far", "check_so_far", "cover_so_far", "frontier_so_far", "jtree_so_far", "plan_so_far"]
 
@@ -107,11 +107,10 @@ def _tree(problem: Problem, best: Best | None) -> Tree:
         widths = [len(inputs) for inputs in best.plan.values()] if isinstance(best.plan, dict) else [len(join.inputs) for join in joins(best.plan)]
         if sum(width**2 for width in widths) <= MOST_PROBES:
             return _with_orders(model, best.plan) if isinstance(best.plan, dict) else best.plan
-    return join_components(model, [greedy_tree(model, component) for component in model.graph.components])
+    return greedy_plan(model)
 
 
 def _with_orders(model: CostModel, shape: Shape) -> Tree:
-    from solvers.region import Ledger  # numba takes a while to import
-    from solvers.shape import tree_of
+    from solvers.jtree.shape import tree_of_shape  # its compiled code takes a while to import
 
-    return tree_of(Ledger(model), shape)
+    return tree_of_shape(model, shape)

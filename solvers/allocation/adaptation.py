@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from solvers.allocation.freshness import ages, cpu_of
 from solvers.allocation.in_plans import Shared, share_out
 from solvers.allocation.productivity import paths_of_plan, results_of
-from solvers.cost import CostModel, PricedTree
+from solvers.model.cost import CostModel, PricedTree
 
 __all__ = ["Thresholds", "adapt"]
 

@@ -32,7 +32,7 @@ from typing import Any
 
 from solvers.allocation.productivity import PlanPaths
 from solvers.cover.greedy import CoverPath, greedy_cover
-from solvers.graph import bits
+from solvers.model.graph import bits
 
 __all__ = ["Refresh", "ages", "cover_shares", "cpu_of", "greedy_shares", "joint_shares", "least_cost_stays", "residences", "split_tolerance"]
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 
 from solvers.allocation.productivity import Path
-from solvers.scaling import decimal
+from solvers.common.scaling import decimal
 
 __all__ = ["grepp", "grepp_in_whole_units"]
 

@@ -13,7 +13,7 @@ A kept subresult that no predicate speaks of is still renewed at least a fifth a
 allows (five windows are the loosest predicate of paper 2): with no bound at all the most productive path probes
 subresults that are never renewed. Where the CPU does not even pay the least cover, that cover is cut down.
 
-Where memory is short: the windows that fit and lose the fewest results (`solvers.flexible_windows`), for a plan that
+Where memory is short: the windows that fit and lose the fewest results (`solvers.window_join.flexible_windows`), for a plan that
 keeps nothing but windows, the one of least memory.
 
 Guarantee: shares are exact for each plan and its refresh rates; letting in the same share of all streams is best where
@@ -31,17 +31,18 @@ from dataclasses import dataclass, replace
 
 from models.plan import Allocation, Allowance, EstimateRequest, Renewal, StreamShare, WindowSuggestion
 from models.request import Method, PlanRequest, Query
-from solvers import words
 from solvers.allocation.freshness import Refresh, ages, cover_shares, cpu_of, greedy_shares, joint_shares, residences, split_tolerance
 from solvers.allocation.neighbours import neighbours
 from solvers.allocation.productivity import PlanPaths, paths_of_plan, results_of
-from solvers.cost import CostModel, PricedTree
-from solvers.deadline import Deadline
-from solvers.flexible_windows import flexible_windows, kept_share
-from solvers.graph import JoinGraph, bits
-from solvers.search import Caps, Found, Point, Problem, point_of, structure_key
-from solvers.sensitivity import headroom
-from solvers.tree import Join, Tree
+from solvers.common import words
+from solvers.common.deadline import Deadline
+from solvers.jtree.search import Found, Problem, structure_key
+from solvers.model.cost import CostModel, PricedTree
+from solvers.model.graph import JoinGraph, bits
+from solvers.model.point import Caps, Point, point_of
+from solvers.model.sensitivity import headroom
+from solvers.model.tree import Join, Tree
+from solvers.window_join.flexible_windows import flexible_windows, kept_share
 
 __all__ = ["Relief", "Shared", "relieve", "share_out", "thin_out"]
 

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from solvers.allocation.productivity import Path
+from solvers.common.linear_program import Outcome, Row, linear_program
+from solvers.common.tolerances import ROUNDED
 from solvers.cover.exact import continuous_cover
 from solvers.cover.greedy import CoverPath
-from solvers.linear_program import Outcome, Row, linear_program
-from solvers.tolerances import ROUNDED
 
 __all__ = ["Joint", "joint"]
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 from solvers.allocation.productivity import Path
-from solvers.errors import MethodError
+from solvers.common.errors import MethodError
 
 __all__ = ["knapsack_dp"]
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from solvers.allocation.grepp import grepp, grepp_in_whole_units
 from solvers.allocation.productivity import Path
-from solvers.deadline import NOBODY, Deadline, Progress
-from solvers.scaling import decimal, whole_numbers
+from solvers.common.deadline import NOBODY, Deadline, Progress
+from solvers.common.scaling import decimal, whole_numbers
 
 __all__ = ["Knapsack", "knapsack_exact"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from solvers.cost import CostModel
-from solvers.probe_order import best_orders
-from solvers.search import make_join
-from solvers.tree import Tree, joins, leaf_mask
+from solvers.jtree.search import make_join
+from solvers.model.cost import CostModel
+from solvers.model.probe_order import best_orders
+from solvers.model.tree import Tree, joins, leaf_mask
 
 __all__ = ["neighbours"]
 

@@ -26,9 +26,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from models.request import Costs
-from solvers.cost import PricedTree
-from solvers.graph import JoinGraph, bits
-from solvers.tree import Join, leaf_mask
+from solvers.model.cost import PricedTree
+from solvers.model.graph import JoinGraph, bits
+from solvers.model.tree import Join, leaf_mask
 
 __all__ = ["Path", "PlanPaths", "Step", "Subresult", "path_of_steps", "paths_of_plan", "results_of", "tables_of"]
 

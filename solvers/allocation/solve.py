@@ -13,12 +13,12 @@ from solvers.allocation.joint import joint
 from solvers.allocation.knapsack_dp import knapsack_dp
 from solvers.allocation.knapsack_exact import knapsack_exact
 from solvers.allocation.productivity import Path, Step, path_of_steps
+from solvers.common.deadline import NOBODY, Deadline, Progress
+from solvers.common.errors import RangeError
+from solvers.common.gap import claim
 from solvers.cover.exact import continuous_cover
 from solvers.cover.greedy import CoverPath
 from solvers.cover.solve import coverable, short_states
-from solvers.deadline import NOBODY, Deadline, Progress
-from solvers.errors import RangeError
-from solvers.gap import claim
 
 __all__ = ["solve_allocation"]
 

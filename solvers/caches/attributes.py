@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from models.request import Comparison, Query
-from solvers.graph import JoinGraph
+from solvers.model.graph import JoinGraph
 
 __all__ = ["Attribute", "Attributes", "Key"]
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 from solvers.caches.attributes import Attributes, Key
 from solvers.caches.figures import Figures, figures
-from solvers.caches.program import Candidate, Program
-from solvers.cost import CostModel, PricedJoin
-from solvers.graph import bits
+from solvers.caches.select.program import Candidate, Program
+from solvers.model.cost import CostModel, PricedJoin
+from solvers.model.graph import bits
 
 __all__ = ["CacheCandidate", "GroupKey", "Pipelines", "candidate", "prefix_candidates", "prefix_sets", "program_of", "streams_of"]
 

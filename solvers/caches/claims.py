@@ -18,14 +18,14 @@ from dataclasses import replace
 
 from models.plan import Proof
 from models.request import CacheMode, Objective, PlanRequest, Query
-from solvers import words
 from solvers.caches.attributes import Attributes
 from solvers.caches.floor import least_cpu_of_all
-from solvers.cost import CostModel
-from solvers.deadline import Deadline
-from solvers.lower_bound import largest_factor, memory_lower_bound
-from solvers.search import Found, Problem
-from solvers.tolerances import ROUNDED, SUMMED
+from solvers.common import words
+from solvers.common.deadline import Deadline
+from solvers.common.tolerances import ROUNDED, SUMMED
+from solvers.jtree.lower_bound import largest_factor, memory_lower_bound
+from solvers.jtree.search import Found, Problem
+from solvers.model.cost import CostModel
 
 __all__ = ["can_exist", "least_cpu", "with_caches_allowed"]
 

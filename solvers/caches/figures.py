@@ -31,7 +31,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from solvers.caches.attributes import Attributes, Key
-from solvers.cost import CostModel
+from solvers.model.cost import CostModel
 
 __all__ = ["ENTRY_BYTES", "Figures", "figures", "update_cost"]
 

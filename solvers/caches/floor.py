@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from solvers.caches.attributes import Attributes
 from solvers.caches.figures import update_cost
 from solvers.caches.joint_orders import CacheableJoin
-from solvers.cost import CostModel
-from solvers.deadline import Deadline
-from solvers.probe_order import best_join
-from solvers.tolerances import SUMMED
+from solvers.common.deadline import Deadline
+from solvers.common.tolerances import SUMMED
+from solvers.model.cost import CostModel
+from solvers.model.probe_order import best_join
 
 __all__ = ["least_cpu_of_all"]
 

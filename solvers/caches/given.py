@@ -15,7 +15,7 @@ from models.fingerprint import fingerprint
 from models.plan import Cache, EstimateRequest, Plan
 from solvers.caches.attributes import Attributes
 from solvers.caches.candidates import CacheCandidate, GroupKey, Pipelines, candidate
-from solvers.errors import ShapeError
+from solvers.common.errors import ShapeError
 from solvers.estimate import tree_of
 from solvers.planner import problem_of
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from solvers.caches.attributes import Attributes
 from solvers.caches.candidates import CacheCandidate, Pipelines, candidate, prefix_candidates, prefix_sets, streams_of
-from solvers.cost import CostModel
+from solvers.model.cost import CostModel
 
 __all__ = ["PAPERS_QUOTA", "QUOTA", "global_candidates"]
 

@@ -20,21 +20,22 @@ from dataclasses import dataclass, replace
 
 from models.plan import Cache, CacheKind
 from models.request import CacheMode, Method, Objective, PlanRequest
-from solvers import words
 from solvers.caches.attributes import Attributes
-from solvers.caches.branch_and_bound import branch_and_bound
 from solvers.caches.candidates import CacheCandidate, GroupKey, Pipelines, prefix_candidates, program_of
 from solvers.caches.claims import can_exist, least_cpu
 from solvers.caches.global_caches import global_candidates
 from solvers.caches.joint_orders import joint_orders
-from solvers.caches.program import Candidate, Program, cheapest_cover
-from solvers.choice import overload
-from solvers.cost import CostModel, PricedTree, Term
-from solvers.deadline import Deadline
-from solvers.probe_order import Orders
-from solvers.search import Caps, Found, Point, Problem, make_join
-from solvers.sensitivity import headroom
-from solvers.tree import Join, Tree, joins, leaf_mask
+from solvers.caches.select.branch_and_bound import branch_and_bound
+from solvers.caches.select.program import Candidate, Program, cheapest_cover
+from solvers.common import words
+from solvers.common.deadline import Deadline
+from solvers.jtree.choice import overload
+from solvers.jtree.search import Found, Problem, make_join
+from solvers.model.cost import CostModel, PricedTree, Term
+from solvers.model.point import Caps, Point
+from solvers.model.probe_order import Orders
+from solvers.model.sensitivity import headroom
+from solvers.model.tree import Join, Tree, joins, leaf_mask
 
 __all__ = ["CachedPlan", "cached_frontier", "caches_in_plans"]
 
@@ -181,7 +182,7 @@ def _more_points(request: PlanRequest, problem: Problem, found: Found, deadline:
     """The whole frontier within the memory cap, CPU apart, where it is cheap to have and some tree with caches could beat what was found."""
     if request.options.caches is not CacheMode.AUTO or not _worth_more_trees(request, problem, found):
         return ()
-    from solvers.exact import frontier_search  # numba takes a while to import; these methods have done so
+    from solvers.jtree.exact import frontier_search  # numba takes a while to import; these methods have done so
 
     return frontier_search(replace(problem, caps=Caps(memory_bytes=problem.caps.memory_bytes)), deadline).points
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from solvers.caches.attributes import Attributes
 from solvers.caches.figures import Figures, figures
-from solvers.cost import CostModel
-from solvers.deadline import Deadline
-from solvers.graph import bits
-from solvers.probe_order import Orders
+from solvers.common.deadline import Deadline
+from solvers.model.cost import CostModel
+from solvers.model.graph import bits
+from solvers.model.probe_order import Orders
 
 __all__ = ["MAX_INPUTS", "CacheableJoin", "joint_orders"]
 

@@ -6,18 +6,18 @@ import math
 
 from models.caches import CacheAllocation, CacheMethod, CacheSelection, CacheSelectionRequest
 from models.plan import Termination
-from solvers.caches.exact import exact
-from solvers.caches.exhaustive import exhaustive
-from solvers.caches.greedy import greedy
-from solvers.caches.lp_rounding import lp_rounding
-from solvers.caches.memory import priority_allocation
-from solvers.caches.program import Candidate, Program, Selection
-from solvers.caches.relaxation import Relaxation, relaxation
-from solvers.caches.tree import tree
-from solvers.deadline import NOBODY, Deadline, Progress
-from solvers.errors import RangeError
-from solvers.gap import claim
-from solvers.linear_program import Outcome
+from solvers.caches.select.exact import exact
+from solvers.caches.select.exhaustive import exhaustive
+from solvers.caches.select.greedy import greedy
+from solvers.caches.select.lp_rounding import lp_rounding
+from solvers.caches.select.memory import priority_allocation
+from solvers.caches.select.program import Candidate, Program, Selection
+from solvers.caches.select.relaxation import Relaxation, relaxation
+from solvers.caches.select.tree import tree
+from solvers.common.deadline import NOBODY, Deadline, Progress
+from solvers.common.errors import RangeError
+from solvers.common.gap import claim
+from solvers.common.linear_program import Outcome
 
 __all__ = ["program_of", "solve_caches"]
 

@@ -12,11 +12,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from solvers.common.deadline import NOBODY, Deadline, Progress
+from solvers.common.errors import MethodError
+from solvers.common.linear_program import Outcome, Row, linear_program
+from solvers.common.scaling import decimal, whole_numbers
 from solvers.cover.greedy import CoverPath, greedy_cover
-from solvers.deadline import NOBODY, Deadline, Progress
-from solvers.errors import MethodError
-from solvers.linear_program import Outcome, Row, linear_program
-from solvers.scaling import decimal, whole_numbers
 
 __all__ = ["Cover", "continuous_cover", "cost_of", "discrete_cover"]
 

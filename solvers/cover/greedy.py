@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from solvers.scaling import decimal
+from solvers.common.scaling import decimal
 
 __all__ = ["CoverPath", "greedy_cover"]
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from models.allocation import ExecutionModel
 from models.cover import CoverAnswer, CoverMethod, CoverRequest
 from models.plan import Proof, Termination
+from solvers.common.deadline import NOBODY, Deadline, Progress
+from solvers.common.gap import claim
 from solvers.cover.exact import continuous_cover, cost_of, discrete_cover
 from solvers.cover.greedy import CoverPath, greedy_cover
-from solvers.deadline import NOBODY, Deadline, Progress
-from solvers.gap import claim
 
 __all__ = ["coverable", "short_states", "solve_cover"]
 
@@ -40,16 +40,13 @@ def solve_cover(request: CoverRequest, progress: Progress = NOBODY) -> CoverAnsw
     required = {state.name: state.required for state in request.states}
     paths = [CoverPath(path.name, path.cost, path.covers, math.inf if path.max_units is None else path.max_units) for path in request.paths]
     possible = coverable(required, paths, whole)
-    if whole and request.method is CoverMethod.EXACT:
-        found = discrete_cover(possible, paths, request.time_limit, progress)
-    else:
-        found = continuous_cover(possible, paths)
+    searched = whole and request.method is CoverMethod.EXACT
+    found = discrete_cover(possible, paths, request.time_limit, progress) if searched else continuous_cover(possible, paths)
     units, least = found.units, found.cost
     if request.method is CoverMethod.GREEDY:
         units = greedy_cover(possible, paths, whole)
         least = cost_of(paths, units)
     claimed = claim(least, found.bound)
-    settled = not whole or request.method is not CoverMethod.EXACT
     if request.capacity is not None and least > request.capacity * (1.0 + TOLERANCE):
         fit = request.capacity / least
         units = [math.floor(amount * fit) if whole else amount * fit for amount in units]
@@ -61,7 +58,7 @@ def solve_cover(request: CoverRequest, progress: Progress = NOBODY) -> CoverAnsw
         uncovered=short,
         least_capacity=least if len(possible) == len(required) else None,
         proof=claimed.proof,
-        termination=Termination.COMPLETE if settled or claimed.proof is Proof.OPTIMAL else deadline.termination(),
+        termination=deadline.termination() if searched and claimed.proof is not Proof.OPTIMAL else Termination.COMPLETE,
         bound=claimed.bound,
         gap=claimed.gap,
     )

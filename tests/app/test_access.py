@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Iterator
+from itertools import count, islice
 from pathlib import Path
 
 import httpx
@@ -30,7 +31,7 @@ def guarded() -> Iterator[httpx.Client]:
 
 
 def test_without_a_key_nothing_is_solved_but_health_is_told(guarded: httpx.Client) -> None:
-    for headers in ({}, {"X-API-Key": "wrong"}, {"X-API-Key": ""}, {"X-API-Key": "first-key,second-key"}):
+    for headers in ({}, {"X-API-Key": "wrong"}, {"X-API-Key": "first-key,second-key"}):
         response = post(guarded, "/v1/plans", example(), **headers)
         check_problem(response, 401)
         assert response.headers["www-authenticate"] == "ApiKey"
@@ -76,6 +77,34 @@ def test_a_bucket_fills_at_its_rate_and_never_past_a_second() -> None:
         access.admit("k", "")
     with pytest.raises(BadKeyError):
         access.admit("another", "")
+
+
+def test_wrong_keys_from_one_address_have_a_rate_and_hold_up_no_right_one() -> None:
+    now = 0.0
+    access = Access(("k",), 0.0, lambda: now)
+    for _ in range(10):
+        with pytest.raises(BadKeyError):
+            access.admit("wrong", "here")
+    with pytest.raises(TooFastError) as late:
+        access.admit("wrong", "here")
+    assert late.value.seconds == 1
+    access.admit("k", "here")
+    with pytest.raises(BadKeyError):
+        access.admit("wrong", "there")
+    now = 0.1
+    with pytest.raises(BadKeyError):
+        access.admit("wrong", "here")
+    with pytest.raises(TooFastError):
+        access.admit("wrong", "here")
+
+
+def test_guessing_keys_is_answered_with_401_and_then_429() -> None:
+    with running(Settings(workers=1, api_keys="key"), "tests.app.unruly_worker") as (client, _):
+        statuses = [post(client, "/v1/plans", example(), **{"X-API-Key": f"guess {i}"}) for i in range(30)]
+        assert statuses[0].status_code == 401 and {response.status_code for response in statuses} == {401, 429}
+        late = next(response for response in statuses if response.status_code == 429)
+        check_problem(late, 429)
+        assert int(late.headers["retry-after"]) >= 1
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +172,22 @@ def test_an_offer_to_upgrade_is_ignored_and_the_connection_goes_on(target: tuple
             assert answer.startswith(b"HTTP/1.1 200") and b"watersmeet.plan/1" in answer
 
 
+@pytest.mark.parametrize(
+    "framing", [b"Transfer-Encoding: gzip", b"Transfer-Encoding: gzip\r\nContent-Length: 2", b"Transfer-Encoding: chunked, gzip"]
+)
+def test_an_offer_to_upgrade_with_a_body_of_no_known_length_is_a_problem(target: tuple[httpx.Client, Pool], framing: bytes) -> None:
+    client, pool = target
+    head = b"POST /v1/plans HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n%s\r\n\r\n{}"
+    with connect(client) as connection:
+        connection.settimeout(30)
+        connection.sendall(head % framing)
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 400") and b"application/problem+json" in answer
+    assert is_healthy(client, pool)
+
+
 def test_ten_megabytes_are_a_413_and_are_not_kept(target: tuple[httpx.Client, Pool]) -> None:
     client, pool = target
     for _ in range(3):
@@ -193,17 +238,18 @@ def test_clients_that_leave_at_once_cost_nothing(target: tuple[httpx.Client, Poo
     assert pool.replaced == replaced
 
 
-def test_memory_stays_flat_over_hundreds_of_requests(target: tuple[httpx.Client, Pool]) -> None:
+def test_memory_stays_flat_over_thousands_of_requests(target: tuple[httpx.Client, Pool]) -> None:
     client, pool = target
     (worker,) = pool._workers
+    numbers = count()
 
-    def distinct(first: int, count: int) -> None:
-        for i in range(first, first + count):
+    def distinct(requests: int) -> int:
+        """Bytes that the worker holds after so many requests that nobody has sent before."""
+        for i in islice(numbers, requests):
             request = example()
             request["query"]["streams"][0]["rate"] = 5000.0 + i
             assert post(client, "/v1/plans", request).status_code == 200
+        return resident(worker.process.pid)
 
-    distinct(0, 100)
-    before = resident(worker.process.pid)
-    distinct(100, 400)
-    assert resident(worker.process.pid) < before + 8_000_000
+    before = distinct(500)
+    assert distinct(2000) - before < 2000 * 500, "a plan has 5 kB: a tenth of that is no leak of plans, nor of requests"

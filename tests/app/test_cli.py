@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import httpx
 import pytest
 
+from app import cli
 from app.cli import main
-from app.settings import settings_table
+from app.settings import Settings, settings_table
 from models.plan import Frontier, Plan
-from tests.app.serving import EXAMPLES, ROOT
+from tests.app.serving import EXAMPLES, ROOT, running
 
 AUCTION = ROOT / "openapi" / "examples" / "auction.json"
 
@@ -48,7 +51,7 @@ def test_a_server_gives_the_frontier_that_is_made_here(service: httpx.Client, ca
 def test_what_a_server_refuses_is_said_with_its_pointers(service: httpx.Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     huge = {
         "query": {
-            "streams": [{"name": name, "rate": 1e300, "window": {"seconds": 1}} for name in "ab"],
+            "streams": [{"name": name, "rate": 1e200, "window": {"seconds": 1}} for name in "ab"],
             "predicates": [{"left": "a.k", "right": "b.k", "selectivity": 1}],
         }
     }
@@ -148,3 +151,31 @@ def test_spark_that_is_missing_is_not_installed_unasked(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     code, _, err = output(capfd, command, str(document), str(document), "--install")
     assert (code, "is this file a plan" in err) == (2, True), err
+
+
+def test_a_server_that_asks_for_a_key_gets_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(Settings(workers=1, api_keys="secret")) as (client, _):
+        code, out, err = output(capsys, "plan", str(AUCTION), "--url", str(client.base_url))
+        assert (code, out) == (2, "") and "X-API-Key" in err
+        monkeypatch.setenv("WATERSMEET_API_KEY", "secret")
+        assert output(capsys, "plan", str(AUCTION), "--url", str(client.base_url))[0] == 0
+
+
+@pytest.mark.parametrize("says", [b"", b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"], ids=["nothing", "half"])
+def test_a_server_that_falls_silent_is_not_waited_for(says: bytes, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "ANSWER_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+
+        def answer() -> None:
+            connection, _ = silent.accept()
+            connections.append(connection)
+            connection.sendall(says)
+
+        connections: list[socket.socket] = []
+        thread = threading.Thread(target=answer)
+        thread.start()
+        port = silent.getsockname()[1]
+        code, out, err = output(capsys, "plan", str(AUCTION), "--time-limit", "0.3", "--url", f"http://127.0.0.1:{port}")
+        thread.join()
+        connections[0].close()
+    assert (code, out, err) == (2, "", f"http://127.0.0.1:{port}: no answer within 0.5 seconds\n")

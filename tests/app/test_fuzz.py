@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import random
-from functools import cache
-from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.body import BodyError, decode_json, decode_yaml, read
 from app.endpoints import ENDPOINTS, Endpoint
-from app.worker import respond
-from models.request import PlanRequest
-from solvers.planner import plan
-from tests.app.serving import EXAMPLES, example
+from tests.app import mutation
+from tests.app.mutation import BY_NAME, bodies, check_reply, doctored, reply_to
+from tests.app.serving import EXAMPLES
 
 FUZZ = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-BY_NAME = {endpoint.operation_id: endpoint for endpoint in ENDPOINTS}
 TEXTS = [file.read_bytes() for file in EXAMPLES]
 # What trips parsers: quotes, brackets, escapes, half a surrogate, huge and strange numbers, YAML's own signs.
 TOKENS = [
@@ -92,70 +88,8 @@ def test_any_body_is_a_request_or_faults(data: bytes, endpoint: Endpoint) -> Non
         check_errors(bad)
 
 
-@cache
-def made(name: str) -> str:
-    return plan(PlanRequest.model_validate(example(name))).model_dump_json()
-
-
-def bodies(name: str, other: str) -> dict[str, Any]:
-    """A right request for each endpoint that takes plans or their parts."""
-    request, mine, theirs = example(name), json.loads(made(name)), json.loads(made(other))
-    return {
-        "plan": request,
-        "jtree": {key: request[key] for key in ("query", "resources") if key in request},
-        "estimate": {**request, "operators": mine["operators"]},
-        "diff": {"before": mine, "after": theirs},
-        "check": {"cases": [{"name": "case", "request": request, "plan": mine}]},
-    }
-
-
-def doctored(generator: random.Random, document: Any, edits: int) -> Any:
-    """The document with parts of it removed, moved, doubled or replaced by other parts."""
-    for _ in range(edits):
-        places: list[tuple[Any, Any]] = []
-        waiting = [document]
-        while waiting:
-            item = waiting.pop()
-            inside = item.items() if isinstance(item, dict) else enumerate(item) if isinstance(item, list) else ()
-            for key, value in inside:
-                places.append((item, key))
-                waiting.append(value)
-        if not places:
-            return document
-        (holder, key), (donor, other) = generator.choice(places), generator.choice(places)
-        deed = generator.choice(["remove", "other", "number", "name", "null", "swap", "double"])
-        if deed == "remove":
-            del holder[key]
-        elif deed == "other":
-            holder[key] = json.loads(json.dumps(donor[other]))
-        elif deed == "number":
-            holder[key] = generator.choice([0, -1, 1e-300, 1e300, 5e-324, 2**31, 0.5, 10**400])
-        elif deed == "name":
-            holder[key] = generator.choice(["orders", "bids", "join-1", "join-2", "", "a.b", "☃"])
-        elif deed == "null":
-            holder[key] = None
-        elif deed == "swap" and isinstance(holder, list):
-            generator.shuffle(holder)
-        elif deed == "double" and isinstance(holder, list):
-            holder.append(json.loads(json.dumps(holder[key])))
-    return document
-
-
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    st.integers(0, 2**32 - 1),
-    st.sampled_from(["plan", "jtree", "estimate", "diff", "check"]),
-    st.sampled_from([("auction", "auction"), ("star", "star"), ("fraud", "auction"), ("cycle", "cycle")]),
-    st.integers(1, 3),
-)
+@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**32 - 1), st.sampled_from(sorted(BY_NAME)), st.sampled_from(mutation.EXAMPLES), st.integers(1, 3))
 def test_doctored_documents_are_answered_or_refused(seed: int, name: str, examples: tuple[str, str], edits: int) -> None:
     body = doctored(random.Random(seed), bodies(*examples)[name], edits)
-    endpoint = BY_NAME[name]
-    reply = respond(endpoint, endpoint.load(), json.dumps(body).encode(), 2.0, lambda *_: None)
-    status, answer = reply.status, reply.body
-    assert status in (200, 422)
-    problem = json.loads(answer)
-    if status == 422:
-        assert problem["errors"] and all(error["detail"] for error in problem["errors"])
-    else:
-        endpoint.answer.model_validate_json(answer)
+    check_reply(BY_NAME[name], reply_to(BY_NAME[name], body))

@@ -114,7 +114,8 @@ def test_a_client_that_leaves_the_queue_takes_no_worker() -> None:
 
 @pytest.mark.parametrize("path", [endpoint.path for endpoint in ENDPOINTS if endpoint.request is PlanRequest])
 @pytest.mark.parametrize(
-    ("name", "stays"), [("hang", True), ("spin", True), ("hang_in_native_code_beside_other_threads", False), ("hang_in_native_code", False)]
+    ("name", "stays"),
+    [("wait", True), ("hang", False), ("spin", False), ("hang_in_native_code_beside_other_threads", False), ("hang_in_native_code", False)],
 )
 def test_a_solve_past_its_time_is_answered_with_what_there_is_and_frees_its_worker(
     service: tuple[httpx.Client, Pool], name: str, stays: bool, path: str

@@ -33,8 +33,10 @@ def test_no_number_is_no_setting() -> None:
         settings_from({"WATERSMEET_GRACE": "nan"})
 
 
-def test_there_is_a_worker_per_core_unless_told_otherwise() -> None:
-    assert settings_from({}).worker_count >= 1
+def test_there_is_a_worker_per_core_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores in ({0}, {0, 1, 4, 7, 8}):
+        monkeypatch.setattr("os.sched_getaffinity", lambda _, cores=cores: cores)
+        assert settings_from({}).worker_count == len(cores)
     assert Settings(workers=7).worker_count == 7
 
 

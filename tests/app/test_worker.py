@@ -15,7 +15,7 @@ from models.base import Model
 from models.plan import Termination
 from models.request import PlanRequest
 from models.service import Health
-from solvers.errors import RangeError, WrongBoundError
+from solvers.common.errors import RangeError, WrongBoundError
 from solvers.planner import plan
 from tests.app.serving import ROOT, example
 

@@ -9,16 +9,16 @@ import signal
 import subprocess
 import time
 
-import solvers.progress
+import solvers.jtree.progress
 from app.endpoints import ENDPOINTS
 from app.worker import Solver, main
 from models.base import Model
 from models.request import PlanRequest
 from models.service import Health
-from solvers.deadline import NOBODY, Deadline, Progress
-from solvers.mjoin import mjoin_tree
+from solvers.common.deadline import NOBODY, Deadline, Progress
+from solvers.jtree.mjoin import mjoin_tree
+from solvers.model.point import point_of
 from solvers.planner import problem_of
-from solvers.search import point_of
 
 FLOOD = 50_000  # incumbents, a quarter of a kilobyte each
 
@@ -61,7 +61,7 @@ def misbehave(request: Model, progress: Progress = NOBODY) -> Model:
         print("a solver that talks")  # noqa: T201
         os.system("echo and its child process")
     elif deed == "flood":
-        solvers.progress.EVERY = 0.0
+        solvers.jtree.progress.EVERY = 0.0
         for i in range(FLOOD):
             progress.drafted(1.0 / (2 + i), 1.0)
     elif deed == "wait":
@@ -73,7 +73,7 @@ def misbehave(request: Model, progress: Progress = NOBODY) -> Model:
 
 
 def raise_limit(limit: float) -> None:
-    from solvers.errors import WatersmeetError
+    from solvers.common.errors import WatersmeetError
 
     raise WatersmeetError(f"limit {limit}", "/options/time_limit")
 

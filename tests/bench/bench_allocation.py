@@ -26,8 +26,8 @@ from solvers.allocation.heuristics import HEURISTICS
 from solvers.allocation.in_plans import share_out
 from solvers.allocation.jaqpot import jaqpot
 from solvers.allocation.joint import joint
-from solvers.cost import CostModel
-from solvers.graph import join_graph
+from solvers.model.cost import CostModel
+from solvers.model.graph import join_graph
 from tests.bench.svg import line_chart
 from tests.graphs import random_graph
 from tests.solvers.allocation.paper2 import POLICIES, PROBES, Case, table_3

@@ -9,10 +9,11 @@ from __future__ import annotations
 import statistics
 import time
 
-from solvers.cp_sat import cp_sat
-from solvers.deadline import Deadline
-from solvers.exact import exact
-from solvers.search import Caps, Found, Problem, Search
+from solvers.common.deadline import Deadline
+from solvers.jtree.cp_sat import cp_sat
+from solvers.jtree.exact import exact
+from solvers.jtree.search import Found, Problem, Search
+from solvers.model.point import Caps
 from tests.solvers.search_models import keyed_model, paper3_model
 
 GRAPHS = 5

@@ -13,11 +13,12 @@ import time
 from collections.abc import Iterator
 
 from models.request import CacheMode, Method, Objective, Options, PlanRequest, Predicate, Query, Resources
-from solvers import anytime, deadline
-from solvers.errors import WatersmeetError
+from solvers.common import deadline
+from solvers.common.errors import WatersmeetError
 from solvers.frontier import frontier
+from solvers.jtree import shape as shapes
+from solvers.jtree.warm import warm
 from solvers.planner import plan
-from solvers.warm import warm
 from tests.graphs import random_graph
 
 SIZES = (20, 60, 100, 200)
@@ -75,7 +76,7 @@ def main() -> None:
     arguments = parser.parse_args()
     clock = time.process_time if arguments.cpu_clock else time.monotonic
     if arguments.cpu_clock:
-        deadline.time = anytime.time = CpuClock  # type: ignore[assignment, attr-defined]
+        deadline.time = shapes.time = CpuClock  # type: ignore[assignment, attr-defined]
     warm()
     over: list[tuple[float, str]] = []
     count, ends = 0, time.monotonic() + 60.0 * arguments.minutes

@@ -17,15 +17,16 @@ import statistics
 import time
 from dataclasses import dataclass, field
 
-from solvers.anytime import anytime
-from solvers.bjtree import bjtree
-from solvers.deadline import Deadline
-from solvers.exact import exact
-from solvers.mjoin import mjoin
-from solvers.search import Caps, Found, Problem, Search
-from solvers.state_removal import state_removal
-from solvers.state_selection import state_selection
-from solvers.two_layer import two_layer
+from solvers.common.deadline import Deadline
+from solvers.jtree.anytime import anytime
+from solvers.jtree.bjtree import bjtree
+from solvers.jtree.exact import exact
+from solvers.jtree.mjoin import mjoin
+from solvers.jtree.search import Found, Problem, Search
+from solvers.jtree.state_removal import state_removal
+from solvers.jtree.state_selection import state_selection
+from solvers.jtree.two_layer import two_layer
+from solvers.model.point import Caps
 from tests.solvers.search_models import keyed_model, paper3_model
 
 METHODS: dict[str, Search] = {

@@ -25,16 +25,17 @@ from typing import TypeVar
 import duckdb
 
 from models.request import Costs, Method, Options, PlanRequest, Query, Resources
-from solvers.cost import CostModel
-from solvers.deadline import Deadline
-from solvers.exact import Solver, exact
-from solvers.graph import JoinGraph, join_graph
-from solvers.kernels import best_binary_tree
+from solvers.common.deadline import Deadline
+from solvers.jtree.compiled.sets import best_binary_tree
+from solvers.jtree.compiled.staircases import FRONTIER, LEAST_CPU
+from solvers.jtree.exact import Solver, exact
+from solvers.jtree.search import Problem
+from solvers.jtree.table_sizes import MAX_SETS
+from solvers.jtree.warm import warm
+from solvers.model.cost import CostModel
+from solvers.model.graph import JoinGraph, join_graph
+from solvers.model.point import Caps, point_of
 from solvers.planner import plan
-from solvers.search import Caps, Problem, point_of
-from solvers.staircase_kernel import FRONTIER, LEAST_CPU
-from solvers.table_sizes import MAX_SETS
-from solvers.warm import warm
 from tests.bench.jtree_finder import jtree_finder
 from tests.graphs import random_graph
 

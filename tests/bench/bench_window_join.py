@@ -12,7 +12,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from solvers.window_join import Side, approximate_crossover, exact_crossover, hash_cost, nested_loop_cost, regulate
+from solvers.window_join.solve import Side, approximate_crossover, exact_crossover, hash_cost, nested_loop_cost, regulate
 from tests.bench.svg import line_chart
 
 BUILD = Path("build/bench")

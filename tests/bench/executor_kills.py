@@ -2,10 +2,11 @@
 
     python -m tests.bench.executor_kills [--batches 24] [--blows 10] [--seed 0]
 
-A local cluster of two executors, each a process of its own, with tasks retried and speculation on, works through files, one per batch.
-After every other commit one executor is struck: killed with -9, so that its tasks are run again elsewhere and its part of the state
-comes from the checkpoint; or halted for some seconds, so that its tasks are run a second time beside it, and the first attempts go on
-when the second have committed. Spark's own log of events says how many tasks were lost and how many were run twice.
+A cluster of Spark's own kind on this machine, a master and two workers with one executor each, works through files, one per batch, with tasks
+retried and speculation on. The workers have addresses of their own, because Spark runs no second attempt of a task on the host of the first.
+In mid-batch one executor is struck: halted for some seconds, so that its tasks are run a second time beside it, and the first attempts go on
+when the second may have committed; or killed with -9, so that its tasks are run again and its part of the state comes from the checkpoint.
+Spark's own log of events says how many attempts were in vain and how many tasks were run a second time beside the first.
 """
 
 from __future__ import annotations
@@ -15,17 +16,22 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyspark
+
 import spark_adapter
+from spark_adapter.java import java_home
 from spark_adapter.session import open_session
 from tests.bench.kill_trials import PATIENCE, PLANS, QUERY, ROOT, SCHEMA, committed, rows, written
 from tests.spark_adapter.nested_loop import nested_loop
@@ -39,6 +45,14 @@ QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SETTINGS = {
     "spark.driver.extraJavaOptions": QUICK,
     "spark.executor.extraJavaOptions": QUICK,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.executor.memory": "1g",
+    "spark.executor.cores": "1",
+    # Both executors are there before the first batch.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.cores.max": "2",
     "spark.task.maxFailures": "8",
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
@@ -76,10 +90,10 @@ class Outcome:
         return not self.wrong and self.counted == self.expected and self.shipped
 
 
-def work(folder: Path) -> None:
+def work(folder: Path, master: str) -> None:
     """The driver's process."""
     (folder / "events").mkdir()
-    spark = open_session(SETTINGS | {"spark.eventLog.dir": (folder / "events").as_uri()}, "local-cluster[2,1,1024]")
+    spark = open_session(SETTINGS | {"spark.eventLog.dir": (folder / "events").as_uri()}, master)
     bindings = bindings_of(folder, {stream.name: SCHEMA for stream in QUERY.streams}, watermark="1 second")
     pipeline = spark_adapter.compile(PLAN, bindings, spark, cells=2).start()
     pipeline.await_termination()
@@ -97,8 +111,37 @@ def work(folder: Path) -> None:
     spark.stop()
 
 
-def executors(driver: int) -> list[int]:
-    """The processes of the executors below the driver's."""
+@contextmanager
+def cluster(folder: Path) -> Iterator[tuple[str, list[int]]]:
+    """A master and two workers: the master's URL, and the processes below which executors run."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    spark_home = Path(pyspark.__file__).parent
+    environment = os.environ | {"JAVA_HOME": str(java_home()), "SPARK_HOME": str(spark_home), "SPARK_DAEMON_MEMORY": "256m"}
+    environment |= {"SPARK_DAEMON_JAVA_OPTS": QUICK, "PYSPARK_PYTHON": sys.executable}
+    url = f"spark://127.0.0.1:{port}"
+    master = ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+    workers = [
+        ["worker.Worker", "--host", f"127.0.0.{n}", "--webui-port", "0", "-c", "1", "-m", "1g", "-d", str(folder / f"worker {n}"), url]
+        for n in (2, 3)
+    ]
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        with (folder / "cluster").open("w") as log:
+            for name, *arguments in (master, *workers):
+                command = [str(spark_home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
+                running.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+        yield url, [process.pid for process in running[1:]]
+    finally:
+        for process in reversed(running):
+            process.terminate()
+        for process in running:
+            process.wait()
+
+
+def executors(above: Sequence[int]) -> list[int]:
+    """The processes of the executors below these."""
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -107,11 +150,11 @@ def executors(driver: int) -> list[int]:
             continue  # it has ended
     found = []
     for pid in parents:
-        above = pid
-        while above in parents and above != driver:
-            above = parents[above]
+        ancestor = pid
+        while ancestor in parents and ancestor not in above:
+            ancestor = parents[ancestor]
         try:
-            if above == driver and b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if ancestor in above and b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
         except OSError:
             continue
@@ -136,22 +179,26 @@ def struck(folder: Path, batches: int, blows: int, seed: int = 0) -> Outcome:
     data = rows(batches, seed)
     for name, listed in data.items():
         write_stream(folder / name, listed, batches)
-    command = [sys.executable, "-m", "tests.bench.executor_kills", "--work", str(folder)]
-    with (folder / "errors").open("w") as errors:
-        driver = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
     made = {True: 0, False: 0}
-    seen, deadline = 0, time.monotonic() + PATIENCE
-    while sum(made.values()) < blows and driver.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-        if committed(folder) <= seen:
-            continue
-        time.sleep(rng.random())
-        alive = executors(driver.pid)
-        kill = made[False] > made[True]
-        if alive and strike(rng.choice(alive), kill):
-            made[kill] += 1
-            seen, deadline = committed(folder), time.monotonic() + PATIENCE
-    said, _ = driver.communicate(timeout=PATIENCE)
+    with cluster(folder) as (master, workers), (folder / "errors").open("w") as errors:
+        command = [sys.executable, "-m", "tests.bench.executor_kills", "--work", str(folder), "--master", master]
+        environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+        driver = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
+        try:
+            seen, deadline = 0, time.monotonic() + PATIENCE
+            while sum(made.values()) < blows and driver.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.02)
+                if committed(folder) <= seen or not in_mid_batch(folder):
+                    continue
+                time.sleep(rng.random() / 2)
+                alive = executors(workers)
+                kill = made[False] > made[True]
+                if alive and strike(rng.choice(alive), kill):
+                    made[kill] += 1
+                    seen, deadline = committed(folder), time.monotonic() + PATIENCE
+            said, _ = driver.communicate(timeout=PATIENCE)
+        finally:
+            driver.kill()
     if driver.returncode:
         raise RuntimeError(f"the pipeline failed: {(folder / 'errors').read_text()[-4000:]}")
     expected = Counter(tuple(row["id"] for row in result) for result in nested_loop(QUERY, data))
@@ -170,6 +217,11 @@ def struck(folder: Path, batches: int, blows: int, seed: int = 0) -> Outcome:
     )
 
 
+def in_mid_batch(folder: Path) -> bool:
+    """Spark writes down what a batch will read before it starts it."""
+    return sum(1 for _ in (folder / "checkpoint" / "offsets").glob("[0-9]*")) > committed(folder)
+
+
 def logged(folder: Path) -> Iterator[Mapping[str, Any]]:
     for file in (folder / "events").iterdir():
         for line in file.read_text().splitlines():
@@ -182,9 +234,10 @@ def main() -> None:
     parser.add_argument("--blows", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--work", type=Path)
+    parser.add_argument("--master", default="")
     arguments = parser.parse_args()
     if arguments.work is not None:
-        work(arguments.work)
+        work(arguments.work, arguments.master)
         return
     with tempfile.TemporaryDirectory() as folder:
         outcome = struck(Path(folder), arguments.batches, arguments.blows, arguments.seed)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from solvers.cost import CostModel
-from solvers.exact import component_of
-from solvers.kernels import Sets, lowest, released
-from solvers.search import Caps
-from solvers.seed_kernel import Prices, binary_excess, kept_bytes, kept_excess, mjoin_excess
-from solvers.table_sizes import MAX_SETS
+from solvers.jtree.compiled.seeds import Prices, binary_excess, kept_bytes, kept_excess, mjoin_excess
+from solvers.jtree.compiled.sets import Sets, lowest, released
+from solvers.jtree.exact import component_of
+from solvers.jtree.table_sizes import MAX_SETS
+from solvers.model.cost import CostModel
+from solvers.model.point import Caps
 
 __all__ = ["jtree_finder"]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations, product
 
-from solvers.cost import CostModel
-from solvers.graph import bits
+from solvers.model.cost import CostModel
+from solvers.model.graph import bits
 
 __all__ = ["Tried", "best_within", "every_plan", "frontier", "partitions"]
 

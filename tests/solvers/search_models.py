@@ -6,8 +6,8 @@ from __future__ import annotations
 import random
 
 from models.request import Costs, Query
-from solvers.cost import CostModel
-from solvers.graph import join_graph
+from solvers.model.cost import CostModel
+from solvers.model.graph import join_graph
 from tests.graphs import edges_of, random_graph
 
 __all__ = ["keyed_model", "mixed_model", "paper3_model"]

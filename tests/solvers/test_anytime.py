@@ -11,16 +11,17 @@ from hypothesis import strategies as st
 
 from models.plan import Proof, Termination
 from models.request import Costs, Objective, Query
-from solvers.anytime import WHOLE, anytime
-from solvers.choice import objective_value
-from solvers.cost import CostModel
-from solvers.deadline import Deadline
-from solvers.graph import bits, join_graph
-from solvers.region import Ledger, solve_region
-from solvers.search import Caps, Problem, point_of
-from solvers.shape import draft_of, tree_of
-from solvers.tree import joins, leaf_mask
-from solvers.two_layer import two_layer
+from solvers.common.deadline import Deadline
+from solvers.jtree.anytime import WHOLE, anytime
+from solvers.jtree.choice import objective_value
+from solvers.jtree.compiled.regions import Ledger, solve_region
+from solvers.jtree.search import Problem
+from solvers.jtree.shape import draft_of, tree_of
+from solvers.jtree.two_layer import two_layer
+from solvers.model.cost import CostModel
+from solvers.model.graph import bits, join_graph
+from solvers.model.point import Caps, point_of
+from solvers.model.tree import joins, leaf_mask
 from tests.graphs import SHAPES, queries
 from tests.solvers.brute_force import best_within, every_plan, frontier
 from tests.solvers.search_models import keyed_model, mixed_model, paper3_model

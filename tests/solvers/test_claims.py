@@ -11,12 +11,13 @@ from models.plan import Proof, Termination
 from models.request import CacheMode, Method, Objective, Options, PlanRequest
 from solvers.caches.attributes import Attributes
 from solvers.caches.floor import least_cpu_of_all
-from solvers.deadline import Deadline
-from solvers.exact import exact
+from solvers.common.deadline import Deadline
 from solvers.frontier import frontier
+from solvers.jtree.compiled.staircases import Limits
+from solvers.jtree.exact import exact
+from solvers.jtree.search import Problem
+from solvers.model.point import Caps
 from solvers.planner import plan, problem_of
-from solvers.search import Caps, Problem
-from solvers.staircase_kernel import Limits
 from tests.graphs import random_graph
 from tests.solvers.brute_force import every_plan
 from tests.solvers.caches.test_in_plans import fast_probe
@@ -100,7 +101,7 @@ def test_a_search_that_is_cut_while_it_says_what_is_lacking_claims_no_bound_abov
     objective: Objective, cut: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing fits, and time is over after some of the searches that say what it would take."""
-    from solvers import exact as module
+    from solvers.jtree import exact as module
 
     model = problem_of(PlanRequest(query=random_graph(random.Random(3), 9, "random"))).model
     within = exact(Problem(model), Deadline.after(60))

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 
 from models.plan import Plan
 from models.request import Costs, PlanRequest, Query
-from solvers.cost import CostModel, PricedTree, access
-from solvers.errors import RangeError
-from solvers.graph import join_graph
+from solvers.common.errors import RangeError
+from solvers.jtree.search import make_join
+from solvers.model.cost import CostModel, PricedTree, access
+from solvers.model.graph import join_graph
 from solvers.planner import plan
-from solvers.search import make_join
 from tests.graphs import plan_requests
 from tests.solvers import naive_pricer
 

@@ -10,16 +10,17 @@ from hypothesis import strategies as st
 
 from models.plan import Proof
 from models.request import Costs, Objective, Query
-from solvers import cp_sat as program
-from solvers import region
-from solvers.choice import objective_value
-from solvers.cost import CostModel
-from solvers.cp_sat import cp_sat
-from solvers.deadline import Deadline
-from solvers.errors import MethodError
-from solvers.exact import exact
-from solvers.graph import join_graph
-from solvers.search import Caps, Problem
+from solvers.common.deadline import Deadline
+from solvers.common.errors import MethodError
+from solvers.jtree import cp_sat as program
+from solvers.jtree.choice import objective_value
+from solvers.jtree.compiled import regions as region
+from solvers.jtree.cp_sat import cp_sat
+from solvers.jtree.exact import exact
+from solvers.jtree.search import Problem
+from solvers.model.cost import CostModel
+from solvers.model.graph import join_graph
+from solvers.model.point import Caps
 from tests.graphs import SHAPES, queries, random_costs, random_graph
 from tests.solvers.brute_force import best_within, every_plan
 from tests.solvers.search_models import keyed_model, mixed_model

@@ -14,21 +14,22 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-import solvers.exact
+import solvers.jtree.exact
 from models.plan import Proof
 from models.request import Costs, Objective, PlanRequest, Query, Stream, Window
-from solvers.bjtree import bjtree
-from solvers.choice import objective_value
-from solvers.cost import CostModel
-from solvers.deadline import Deadline
-from solvers.exact import exact, frontier_search
-from solvers.graph import join_graph
-from solvers.mjoin import mjoin
-from solvers.search import Caps, Found, Point, Problem, make_join, point_of, structure_key
-from solvers.sensitivity import headroom
-from solvers.state_removal import state_removal
-from solvers.state_selection import state_selection
-from solvers.tree import Tree, joins, leaf_mask
+from solvers.common.deadline import Deadline
+from solvers.jtree.bjtree import bjtree
+from solvers.jtree.choice import objective_value
+from solvers.jtree.exact import exact, frontier_search
+from solvers.jtree.mjoin import mjoin
+from solvers.jtree.search import Found, Problem, make_join, structure_key
+from solvers.jtree.state_removal import state_removal
+from solvers.jtree.state_selection import state_selection
+from solvers.model.cost import CostModel
+from solvers.model.graph import join_graph
+from solvers.model.point import Caps, Point, point_of
+from solvers.model.sensitivity import headroom
+from solvers.model.tree import Tree, joins, leaf_mask
 from tests.graphs import SHAPES, queries, random_costs, random_graph
 from tests.solvers.brute_force import Tried, every_plan, frontier
 
@@ -114,7 +115,7 @@ def assert_answers_are_brute_forces(seed: int, model: CostModel) -> None:
 @pytest.mark.parametrize("chunk", range(20))
 def test_exact_equals_brute_force(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if chunk % 2:
-        monkeypatch.setattr(solvers.exact, "TINY_SETS", 0)  # seeds, as larger graphs have them
+        monkeypatch.setattr(solvers.jtree.exact, "TINY_SETS", 0)  # seeds, as larger graphs have them
     for seed in range(25 * chunk, 25 * chunk + 25):
         assert_equals_brute_force(seed)
 
@@ -129,9 +130,9 @@ def test_measured_joins_across_components_are_counted_at_the_root() -> None:
 
 def test_a_search_over_beams_first_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with large graphs: neighbours of seeds, then the least sets of each size, then all."""
-    monkeypatch.setattr(solvers.exact, "QUICK_STREAMS", 2)
-    monkeypatch.setattr(solvers.exact, "BEAMS", (1, 3))
-    monkeypatch.setattr(solvers.exact, "WORTH", 0)
+    monkeypatch.setattr(solvers.jtree.exact, "QUICK_STREAMS", 2)
+    monkeypatch.setattr(solvers.jtree.exact, "BEAMS", (1, 3))
+    monkeypatch.setattr(solvers.jtree.exact, "WORTH", 0)
     for seed in range(1000, 1060):
         assert_equals_brute_force(seed)
 
@@ -299,11 +300,11 @@ def test_compiled_and_plain_python_agree() -> None:
     script = (
         "import random\n"
         "from models.request import Costs\n"
-        "from solvers.cost import CostModel\n"
-        "from solvers.deadline import Deadline\n"
-        "from solvers.exact import frontier_search\n"
-        "from solvers.graph import join_graph\n"
-        "from solvers.search import Problem\n"
+        "from solvers.model.cost import CostModel\n"
+        "from solvers.common.deadline import Deadline\n"
+        "from solvers.jtree.exact import frontier_search\n"
+        "from solvers.model.graph import join_graph\n"
+        "from solvers.jtree.search import Problem\n"
         "from tests.graphs import random_graph\n"
         "for seed in range(4):\n"
         "    query = random_graph(random.Random(seed), 6, 'random', theta=0.2, observed=0.2 * (seed % 2))\n"

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from models.request import Objective, PlanRequest
-from solvers.errors import RangeError
+from solvers.common.errors import RangeError
 from solvers.planner import plan
 
 TINY, SMALL, LARGE, HUGE = 5e-324, 1e-300, 1e100, 1e300
@@ -40,3 +40,21 @@ def test_extreme_rates_windows_and_caps_are_planned_or_refused(objective: Object
         assert "inf" not in made.model_dump_json().lower().replace("infinite", "")
         assert "nan" not in made.model_dump_json().lower()
     assert planned > 10
+
+
+@pytest.mark.parametrize("rate", [1.1e290, 1e300, 1e301, 3e302, 1e308])
+@pytest.mark.parametrize("seconds", [1e-300, 1e-290, 1e-20, 1.0])
+def test_rates_beyond_the_range_are_refused_whatever_they_are_multiplied_with(rate: float, seconds: float) -> None:
+    streams = [{"name": name, "rate": 10.0, "window": {"seconds": 1.0}} for name in "ab"]
+    streams.append({"name": "c", "rate": rate, "window": {"seconds": seconds}})
+    predicates = [{"left": "a.x", "right": "b.x", "selectivity": 1e-300}, {"left": "b.x", "right": "c.x", "selectivity": 1e-300}]
+    with pytest.raises(RangeError) as refused:
+        plan(PlanRequest.model_validate({"query": {"streams": streams, "predicates": predicates}}))
+    assert refused.value.pointer == "/query/streams/2"
+
+
+def test_figures_that_only_their_sum_takes_out_of_range_are_refused() -> None:
+    streams = [{"name": name, "rate": 1e200, "window": {"seconds": 1e105}, "tuple_bytes": 900.0} for name in "ab"]
+    document = {"query": {"streams": streams, "predicates": [{"left": "a.x", "right": "b.x", "selectivity": 1e-307}]}}
+    with pytest.raises(RangeError):
+        plan(PlanRequest.model_validate(document))

@@ -27,16 +27,16 @@ from models.plan import Proof
 from models.request import Costs, Options, PlanRequest, Query
 from solvers.allocation.solve import solve_allocation
 from solvers.caches.solve import solve_caches
-from solvers.cost import CostModel
+from solvers.common.deadline import Deadline
+from solvers.common.linear_program import Outcome, Row, linear_program
 from solvers.cover.solve import solve_cover
-from solvers.deadline import Deadline
-from solvers.exact import exact
 from solvers.frontier import frontier
-from solvers.graph import join_graph
-from solvers.jtree import solve_jtree
-from solvers.linear_program import Outcome, Row, linear_program
+from solvers.join_tree import solve_jtree
+from solvers.jtree.exact import exact
+from solvers.jtree.search import Problem
+from solvers.model.cost import CostModel
+from solvers.model.graph import join_graph
 from solvers.planner import plan
-from solvers.search import Problem
 from tests.graphs import random_graph
 from tests.solvers.brute_force import every_plan
 

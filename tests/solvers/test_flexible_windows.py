@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.flexible_windows import flexible_windows, kept_share
+from solvers.window_join.flexible_windows import flexible_windows, kept_share
 
 
 def _share(rates: list[float], windows: list[float]) -> list[float]:

@@ -13,20 +13,20 @@ from models.caches import CacheSelectionRequest
 from models.cover import CoverRequest
 from models.plan import Proof
 from models.request import Objective
-from solvers import progress
 from solvers.allocation import solve as allocation_solve
 from solvers.allocation.knapsack_exact import Knapsack
 from solvers.allocation.solve import solve_allocation
 from solvers.caches import solve as caches_solve
-from solvers.caches.program import Selection
+from solvers.caches.select.program import Selection
 from solvers.caches.solve import solve_caches
+from solvers.common.errors import WatersmeetError, WrongBoundError
+from solvers.common.gap import claim, gap_between
 from solvers.cover import solve as cover_solve
 from solvers.cover.exact import Cover
 from solvers.cover.solve import solve_cover
-from solvers.errors import WatersmeetError, WrongBoundError
-from solvers.gap import claim, gap_between
-from solvers.progress import Waiting
-from solvers.search import Problem
+from solvers.jtree import progress
+from solvers.jtree.progress import Waiting
+from solvers.jtree.search import Problem
 from tests.solvers.search_models import keyed_model
 
 FIGURE = st.floats(1e-300, 1e300)

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from models.request import Costs
-from solvers.cost import CostModel
-from solvers.graph import join_graph
-from solvers.search import Caps
+from solvers.model.cost import CostModel
+from solvers.model.graph import join_graph
+from solvers.model.point import Caps
 from tests.bench.jtree_finder import jtree_finder
 from tests.graphs import random_graph
 from tests.solvers.brute_force import every_plan

@@ -11,11 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.request import Costs, Query
-from solvers.cost import CostModel
-from solvers.deadline import Deadline
-from solvers.graph import join_graph
-from solvers.greedy_tree import greedy_tree
-from solvers.lower_bound import (
+from solvers.common.deadline import Deadline
+from solvers.jtree.greedy_tree import greedy_tree
+from solvers.jtree.lower_bound import (
     FRACTION,
     cpu_lower_bound,
     exp2_floor,
@@ -25,10 +23,13 @@ from solvers.lower_bound import (
     memory_lower_bound,
     smallest_joins,
 )
-from solvers.probe_order import best_orders
-from solvers.search import Caps, make_join, point_of
-from solvers.sensitivity import headroom
-from solvers.tree import Tree
+from solvers.jtree.search import make_join
+from solvers.model.cost import CostModel
+from solvers.model.graph import join_graph
+from solvers.model.point import Caps, point_of
+from solvers.model.probe_order import best_orders
+from solvers.model.sensitivity import headroom
+from solvers.model.tree import Tree
 from tests.graphs import queries
 from tests.solvers.brute_force import every_plan
 from tests.solvers.compiled.cases import a_query, any_costs

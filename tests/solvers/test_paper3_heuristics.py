@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 
 from models.plan import Proof
 from models.request import Costs, Objective, Query
-from solvers.cost import CostModel
-from solvers.deadline import Deadline
-from solvers.graph import join_graph
-from solvers.mjoin import mjoin
-from solvers.region import Ledger
-from solvers.search import Caps, Found, Problem, Search
-from solvers.shape import draft_of, mjoin_shape
-from solvers.state_removal import binary_shape, remove_states, state_removal
-from solvers.state_selection import select_states, state_selection
-from solvers.tree import Join, joins
-from solvers.two_layer import two_layer
+from solvers.common.deadline import Deadline
+from solvers.jtree.compiled.regions import Ledger
+from solvers.jtree.mjoin import mjoin
+from solvers.jtree.search import Found, Problem, Search
+from solvers.jtree.shape import draft_of, mjoin_shape
+from solvers.jtree.state_removal import binary_shape, remove_states, state_removal
+from solvers.jtree.state_selection import select_states, state_selection
+from solvers.jtree.two_layer import two_layer
+from solvers.model.cost import CostModel
+from solvers.model.graph import join_graph
+from solvers.model.point import Caps
+from solvers.model.tree import Join, joins
 from tests.graphs import SHAPES, queries, random_graph
 from tests.solvers.brute_force import every_plan
 from tests.solvers.search_models import keyed_model, mixed_model

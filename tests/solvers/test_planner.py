@@ -15,14 +15,15 @@ from hypothesis import given, settings
 
 from models.plan import Plan, Proof, Termination
 from models.request import CacheMode, Objective, Options, PlanRequest
-from solvers.cost import CostModel
-from solvers.deadline import Deadline
+from solvers.common.deadline import Deadline
 from solvers.frontier import frontier
-from solvers.graph import bits, join_graph
+from solvers.jtree.search import make_join
+from solvers.model.cost import CostModel
+from solvers.model.graph import bits, join_graph
+from solvers.model.point import Caps, point_of
+from solvers.model.probe_order import best_orders
+from solvers.model.tree import Tree, leaf_mask
 from solvers.planner import plan, problem_of
-from solvers.probe_order import best_orders
-from solvers.search import Caps, make_join, point_of
-from solvers.tree import Tree, leaf_mask
 from tests.graphs import edges_of, plan_requests, random_graph
 from tests.solvers.test_cost import assert_priced_alike
 
@@ -139,7 +140,7 @@ def test_probe_orders_by_rank_equal_the_backward_pass_on_trees(monkeypatch: pyte
         masks = [1 << i for i in range(10)]
         exact, proven = best_orders(model, masks)
         with monkeypatch.context() as patch:
-            patch.setattr("solvers.probe_order.MAX_UNIONS", 0)
+            patch.setattr("solvers.model.probe_order.MAX_UNIONS", 0)
             ranked, also_proven = best_orders(model, masks)
         assert proven
         assert also_proven

@@ -12,13 +12,13 @@ import pytest
 from models.plan import Frontier, Plan, Proof, Termination
 from models.progress import Incumbent
 from models.request import Objective, Options, PlanRequest, Resources
-from solvers import progress as module
 from solvers.allocation.knapsack_exact import knapsack_exact
 from solvers.allocation.productivity import Path
-from solvers.deadline import AbandonedError, Deadline
+from solvers.common.deadline import AbandonedError, Deadline
 from solvers.frontier import frontier
+from solvers.jtree import progress as module
+from solvers.jtree.progress import Waiting
 from solvers.planner import plan
-from solvers.progress import Waiting
 from tests.graphs import random_graph
 
 LONG = 120.0  # seconds: every search here ends long before, however busy the machine is

@@ -8,7 +8,7 @@ from pathlib import Path
 
 CODE = """
 import random, sys
-from solvers.warm import warm
+from solvers.jtree.warm import warm
 
 def compiled():
     found = {}
@@ -38,6 +38,39 @@ for n, shape in ((5, "random"), (9, "clique"), (12, "star"), (13, "clique"), (16
 after = compiled()
 assert {name: count for name, count in after.items() if count > before.get(name, 0)} == {}
 """
+
+
+IMPORTS = """
+import sys
+from app.worker import load
+
+load()
+import json
+from app.endpoints import ENDPOINTS
+from app.worker import respond
+from tests.app.mutation import BY_NAME, bodies
+from models.request import Method
+
+before = set(sys.modules)
+for name, body in bodies("star", "star").items():
+    for method in Method if name in ("plan", "jtree") else (None,):
+        for cap in ({}, {"cpu": 1e-6, "memory_bytes": 1e3}) if name in ("plan", "frontier", "jtree") else (None,):
+            asked = {**body, "resources": cap} if cap is not None else dict(body)
+            if method is not None:
+                asked.update({"options": {"method": method}} if name == "plan" else {"method": method})
+            assert respond(BY_NAME[name], BY_NAME[name].load(), json.dumps(asked).encode(), 5.0, lambda *_: None).status == 200, name
+for endpoint in ENDPOINTS:
+    if (so_far := endpoint.load_so_far()) is not None:
+        so_far(endpoint.request.model_validate(bodies("star", "star")[endpoint.operation_id]))
+ours = ("solvers", "models", "ortools", "pulp", "numba", "numpy", "networkx")
+new = sorted(name for name in set(sys.modules) - before if name.split(".")[0] in ours)
+assert not new, new
+"""
+
+
+def test_a_worker_that_is_ready_imports_nothing_more() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORTS], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_after_warming_up_no_search_compiles_anything() -> None:

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 
 from models.faults import errors_of
 from models.window_join import WindowJoinRequest
-from solvers.window_join import Side, approximate_crossover, hash_cost, nested_loop_cost, regulate, solve_window_join
+from solvers.window_join.solve import Side, approximate_crossover, hash_cost, nested_loop_cost, regulate, solve_window_join
 
 BASE: dict[str, Any] = {
-    "left": {"rate": 10, "window": 60, "keys": 10},
-    "right": {"rate": 100, "window": 60, "keys": 10},
+    "left": {"rate": 10, "window": {"seconds": 60}, "keys": 10},
+    "right": {"rate": 100, "window": {"seconds": 60}, "keys": 10},
     "costs": {"hash": 0.65, "nested_loop": 0.5},
 }
 
@@ -25,8 +25,8 @@ def _solve(**changes: Any) -> Any:
     return solve_window_join(WindowJoinRequest.model_validate({**BASE, **changes}))
 
 
-def _side(rate: float, window: float, keys: float = 10) -> dict[str, float]:
-    return {"rate": rate, "window": window, "keys": keys}
+def _side(rate: float, window: float, keys: float = 10) -> dict[str, Any]:
+    return {"rate": rate, "window": {"seconds": window}, "keys": keys}
 
 
 def test_costs_of_the_four_joins_are_the_papers() -> None:
@@ -150,5 +150,5 @@ def test_figures_that_no_stream_has_are_refused_by_name() -> None:
         _solve(left=_side(1e300, 1e-300))
     assert dict(errors_of(failure.value, WindowJoinRequest)) == {
         "/left/rate": "rate must be at most 1000000000000.0, got 1e+300",
-        "/left/window": "window must be at least 1e-12, got 1e-300",
+        "/left/window/seconds": "seconds must be at least 1e-12, got 1e-300",
     }

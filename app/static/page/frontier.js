@@ -15,7 +15,8 @@ const USUAL = [
   ["bjtree", "best binary tree"],
 ];
 
-let found = null; // {key, points, proof} for the request without its caps, {usual, usualFor} for the request with them
+const PROVEN = { all: ", proven complete", trees: ", proven complete without caches", none: ", as far as found" };
+let found = null; // {key, points, proof, tree_proof} for the request without its caps, {usual, usualFor} for the request with them
 
 const uncapped = (request) => ({ ...request, resources: {}, objective: "min_cpu", options: { ...request.options, method: "auto" } });
 const keyOf = (request) => JSON.stringify(uncapped(request));
@@ -43,7 +44,7 @@ function refresh(background, wanted) {
     say(byId("frontier-note"), "searching…");
     try {
       const answer = await post("v1/frontiers", uncapped(request), signal);
-      found = { ...(found?.key === key ? found : { usual: [] }), key, points: answer.points, proof: answer.proof };
+      found = { ...(found?.key === key ? found : { usual: [] }), key, points: answer.points, proof: answer.proof, tree_proof: answer.tree_proof };
     } catch (failure) {
       if (signal.aborted) return;
       found = { key, points: [], proof: "none", usual: [], failure: failure.message };
@@ -150,7 +151,7 @@ function draw() {
       byId("frontier-note"),
       found.failure ??
         (count
-          ? `${count} trade-off${count > 1 ? "s" : ""}${found.proof === "optimal" ? ", proven complete" : ", as far as found"}`
+          ? `${count} trade-off${count > 1 ? "s" : ""}${PROVEN[found.proof === "optimal" ? "all" : found.tree_proof === "optimal" ? "trees" : "none"]}`
           : "no plans were found in time"),
     );
   }

@@ -24,7 +24,8 @@ export function showFigures(plan) {
   say(byId("verdict-note"), plan.qualified ? (capped ? "within the caps" : "no caps") : "the least bad plan");
   say(byId("headroom"), plan.headroom === null ? "–" : `×${words.amount(plan.headroom)}`);
   say(byId("proof"), PROOFS[plan.proof] ?? plan.proof);
-  say(byId("gap"), plan.gap === null ? "nothing is proven" : `gap ${words.percent(plan.gap)}`);
+  const alone = plan.proof !== "optimal" && plan.tree_proof === "optimal" ? ", the best without caches" : "";
+  say(byId("gap"), plan.gap === null ? `nothing is proven${alone}` : `gap ${words.percent(plan.gap)}${alone}`);
   say(byId("results"), words.amount(plan.cost.output_rate));
   const short = plan.allocation && plan.allocation.throughput < plan.allocation.saturation_throughput;
   say(byId("results-note"), short ? `${words.amount(plan.allocation.throughput)}/s within the CPU` : "tuples/s");

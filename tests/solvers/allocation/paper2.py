@@ -16,10 +16,10 @@ from solvers.allocation.heuristics import HEURISTICS
 from solvers.allocation.jaqpot import jaqpot
 from solvers.allocation.joint import joint
 from solvers.allocation.productivity import Path, Step, path_of_steps
-from solvers.cost import CostModel, PricedTree
-from solvers.graph import join_graph
-from solvers.search import make_join
-from solvers.tree import Tree
+from solvers.jtree.search import make_join
+from solvers.model.cost import CostModel, PricedTree
+from solvers.model.graph import join_graph
+from solvers.model.tree import Tree
 
 __all__ = ["POLICIES", "PROBES", "Case", "shape", "table_3"]
 

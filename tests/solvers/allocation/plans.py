@@ -6,12 +6,12 @@ import random
 
 from models.request import Costs, Query
 from solvers.allocation.productivity import PlanPaths, paths_of_plan
-from solvers.components import join_components
-from solvers.cost import CostModel, PricedTree
-from solvers.graph import bits, join_graph
-from solvers.probe_order import best_orders
-from solvers.search import make_join
-from solvers.tree import Tree, leaf_mask
+from solvers.jtree.components import join_components
+from solvers.jtree.search import make_join
+from solvers.model.cost import CostModel, PricedTree
+from solvers.model.graph import bits, join_graph
+from solvers.model.probe_order import best_orders
+from solvers.model.tree import Tree, leaf_mask
 
 __all__ = ["plan_paths", "priced_plan", "random_tree"]
 

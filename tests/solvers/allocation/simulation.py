@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from models.request import Costs
 from solvers.allocation.heuristics import Flow
 from solvers.allocation.productivity import Path
-from solvers.cost import PricedTree
-from solvers.graph import JoinGraph
+from solvers.model.cost import PricedTree
+from solvers.model.graph import JoinGraph
 
 __all__ = ["HalfWayKey", "Outcome", "shares_of_flow", "shares_of_streams", "simulate"]
 

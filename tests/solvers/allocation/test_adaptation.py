@@ -10,9 +10,9 @@ import pytest
 from models.request import Costs, Query
 from solvers.allocation.adaptation import Thresholds, adapt
 from solvers.allocation.in_plans import share_out
-from solvers.cost import CostModel, PricedTree
-from solvers.graph import join_graph
-from solvers.search import make_join
+from solvers.jtree.search import make_join
+from solvers.model.cost import CostModel, PricedTree
+from solvers.model.graph import join_graph
 
 BINARY = ((1,), (0,))
 

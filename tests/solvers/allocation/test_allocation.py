@@ -16,8 +16,8 @@ from models.faults import errors_of
 from solvers.allocation.grepp import grepp
 from solvers.allocation.productivity import Path
 from solvers.allocation.solve import solve_allocation
-from solvers.errors import MethodError
-from solvers.linear_program import Outcome, Row, linear_program
+from solvers.common.errors import MethodError
+from solvers.common.linear_program import Outcome, Row, linear_program
 
 TABLE_2 = [
     {"name": "A", "resources": 15, "output": 4},

@@ -21,7 +21,7 @@ from solvers.allocation.freshness import (
 )
 from solvers.allocation.joint import joint
 from solvers.allocation.productivity import Path, PlanPaths, paths_of_plan, tables_of
-from solvers.graph import bits
+from solvers.model.graph import bits
 from tests.graphs import SHAPES, random_graph
 from tests.solvers.allocation.plans import plan_paths, priced_plan
 

@@ -16,13 +16,13 @@ from models.plan import EstimateRequest, Plan
 from models.request import PlanRequest, Query
 from solvers.allocation.in_plans import share_out, thin_out
 from solvers.allocation.neighbours import neighbours
-from solvers.cost import CostModel
-from solvers.deadline import Deadline
+from solvers.common.deadline import Deadline
 from solvers.estimate import estimate
-from solvers.graph import join_graph
+from solvers.jtree.search import Problem, structure_key
+from solvers.model.cost import CostModel
+from solvers.model.graph import join_graph
+from solvers.model.tree import Tree, joins, leaf_mask
 from solvers.planner import plan, problem_of, search
-from solvers.search import Problem, structure_key
-from solvers.tree import Tree, joins, leaf_mask
 from tests.graphs import SHAPES, random_graph
 from tests.solvers.allocation.plans import random_tree
 

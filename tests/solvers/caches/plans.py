@@ -13,11 +13,12 @@ from solvers.caches import in_plans
 from solvers.caches.attributes import Attributes
 from solvers.caches.candidates import CacheCandidate, Pipelines, prefix_candidates, program_of
 from solvers.caches.global_caches import global_candidates
-from solvers.graph import bits
-from solvers.plan_builder import Outcome, build_plan
+from solvers.jtree.search import Found, Problem, make_join
+from solvers.model.graph import bits
+from solvers.model.point import point_of
+from solvers.model.tree import Join, Tree
+from solvers.plan.builder import Outcome, build_plan
 from solvers.planner import problem_of
-from solvers.search import Found, Problem, make_join, point_of
-from solvers.tree import Join, Tree
 from tests.solvers.caches.interpreter import Arrival
 
 __all__ = ["any_tree", "arrivals", "candidates_of", "plan_with_caches", "query"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from solvers.caches.program import Candidate, Program
+from solvers.caches.select.program import Candidate, Program
 
 __all__ = ["random_program", "wide_program"]
 

@@ -15,11 +15,11 @@ from models.request import PlanRequest
 from solvers.caches.attributes import Attributes
 from solvers.caches.candidates import Pipelines, prefix_candidates, prefix_sets, program_of, streams_of
 from solvers.caches.global_caches import PAPERS_QUOTA, global_candidates
-from solvers.caches.program import cheapest_cover
-from solvers.caches.tree import overlap_forest
-from solvers.graph import bits
+from solvers.caches.select.program import cheapest_cover
+from solvers.caches.select.tree import overlap_forest
+from solvers.jtree.search import Problem, make_join
+from solvers.model.graph import bits
 from solvers.planner import problem_of
-from solvers.search import Problem, make_join
 from tests.solvers.caches.plans import SHAPES, any_tree, candidates_of, query
 
 

@@ -14,18 +14,18 @@ from pydantic import ValidationError
 from models.caches import CacheMethod, CacheSelectionRequest
 from models.faults import errors_of
 from models.plan import Proof
-from solvers.caches.branch_and_bound import branch_and_bound
-from solvers.caches.exact import cp_sat, exact
-from solvers.caches.exhaustive import exhaustive
-from solvers.caches.greedy import greedy, harmonic
-from solvers.caches.lp_rounding import lp_rounding, rounds
-from solvers.caches.memory import priority_allocation
-from solvers.caches.program import Candidate, Program, cheapest_cover
-from solvers.caches.relaxation import relaxation
+from solvers.caches.select.branch_and_bound import branch_and_bound
+from solvers.caches.select.exact import cp_sat, exact
+from solvers.caches.select.exhaustive import exhaustive
+from solvers.caches.select.greedy import greedy, harmonic
+from solvers.caches.select.lp_rounding import lp_rounding, rounds
+from solvers.caches.select.memory import priority_allocation
+from solvers.caches.select.program import Candidate, Program, cheapest_cover
+from solvers.caches.select.relaxation import relaxation
+from solvers.caches.select.tree import overlap_forest, tree
 from solvers.caches.solve import solve_caches
-from solvers.caches.tree import overlap_forest, tree
-from solvers.deadline import Deadline
-from solvers.errors import MethodError
+from solvers.common.deadline import Deadline
+from solvers.common.errors import MethodError
 from tests.solvers.caches.programs import random_program, wide_program
 
 INSTANCES = 300

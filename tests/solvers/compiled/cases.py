@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.request import Costs, Query
-from solvers.cost import CostModel
-from solvers.exact import component_of
-from solvers.graph import join_graph
-from solvers.kernels import Sets, find
-from solvers.seed_kernel import Prices
-from solvers.table_sizes import MAX_SETS
+from solvers.jtree.compiled.seeds import Prices
+from solvers.jtree.compiled.sets import Sets, find
+from solvers.jtree.exact import component_of
+from solvers.jtree.table_sizes import MAX_SETS
+from solvers.model.cost import CostModel
+from solvers.model.graph import join_graph
 from tests.graphs import SHAPES, random_costs, random_graph
 from tests.solvers.reference import Blocks, Reference, Step, positions
 

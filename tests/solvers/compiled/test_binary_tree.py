@@ -7,9 +7,18 @@ import random
 
 import pytest
 
-from solvers.deadline import Deadline
-from solvers.kernels import access_cost, backward_pass, best_binary_tree, best_mjoin_orders, binary_splits, connected_sets, find, greedy_binary_cpu
-from solvers.tree import Tree, joins, leaf_mask
+from solvers.common.deadline import Deadline
+from solvers.jtree.compiled.sets import (
+    access_cost,
+    backward_pass,
+    best_binary_tree,
+    best_mjoin_orders,
+    binary_splits,
+    connected_sets,
+    find,
+    greedy_binary_cpu,
+)
+from solvers.model.tree import Tree, joins, leaf_mask
 from tests.solvers.compiled.cases import SHAPES, Case, a_case, cases, close
 from tests.solvers.reference import Blocks, positions
 
@@ -58,7 +67,7 @@ def test_binary_splits_end_with_the_pairs_they_may_look_at(shape: str) -> None:
 
 def test_plain_and_compiled_best_binary_trees_cost_the_same() -> None:
     """The one that a small graph gets without loading any compiled code."""
-    from solvers.bjtree import best_binary_tree as plain
+    from solvers.jtree.bjtree import best_binary_tree as plain
 
     for _, case in cases(200, 2, 8, salt=11):
         for by_memory in (False, True):

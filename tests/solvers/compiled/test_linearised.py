@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from solvers.linearised import _intervals, linearised
-from solvers.tree import joins, leaf_mask
+from solvers.jtree.compiled.linearised import _intervals, linearised
+from solvers.model.tree import joins, leaf_mask
 from tests.solvers.compiled.cases import SHAPES, Case, a_case, cases, close
 from tests.solvers.reference import Blocks
 

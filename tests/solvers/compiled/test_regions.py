@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from models.request import Costs, Query
-from solvers.cost import CostModel
-from solvers.graph import join_graph
-from solvers.region import Ledger, _between, _greedy, _join_excess, _one_side, _size, _solve, _tables, _weighted, solve_region
+from solvers.jtree.compiled.regions import Ledger, _between, _greedy, _join_excess, _one_side, _size, _solve, _tables, _weighted, solve_region
+from solvers.model.cost import CostModel
+from solvers.model.graph import join_graph
 from tests.graphs import random_graph
 from tests.solvers.compiled.cases import SHAPES, Case, a_case, any_costs, assert_same_staircase, cases, close, divided, ints
 from tests.solvers.reference import Blocks, Reference, Step, positions

@@ -11,11 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from models.request import Costs, Query
-from solvers.cost import CostModel
-from solvers.exact import component_of, stream_floors
-from solvers.graph import join_graph
-from solvers.kernels import Sets, binary_splits, connected_sets
-from solvers.seed_kernel import (
+from solvers.jtree.compiled.seeds import (
     EXACT_INPUTS,
     ONE_DESCENT,
     ONE_PLAN,
@@ -39,7 +35,11 @@ from solvers.seed_kernel import (
     seeds,
     up_to,
 )
-from solvers.staircase_kernel import wide_mjoin_excess
+from solvers.jtree.compiled.sets import Sets, binary_splits, connected_sets
+from solvers.jtree.compiled.staircases import wide_mjoin_excess
+from solvers.jtree.exact import component_of, stream_floors
+from solvers.model.cost import CostModel
+from solvers.model.graph import join_graph
 from tests.solvers.compiled.cases import Case, a_case, a_tree, cases, close, divided, ints
 from tests.solvers.reference import Blocks, Reference
 

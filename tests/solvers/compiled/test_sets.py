@@ -12,9 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.request import Costs
-from solvers.cost import CostModel
-from solvers.graph import join_graph
-from solvers.kernels import (
+from solvers.jtree.compiled.sets import (
     LARGEST,
     MAX_BITS,
     Floats,
@@ -31,6 +29,8 @@ from solvers.kernels import (
     tables,
     times,
 )
+from solvers.model.cost import CostModel
+from solvers.model.graph import join_graph
 from tests.graphs import SHAPES, edges_of, random_graph
 from tests.solvers.compiled.cases import a_query, cases, close, ints
 from tests.solvers.reference import Reference, positions

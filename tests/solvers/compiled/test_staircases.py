@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from solvers.kernels import binary_splits
-from solvers.region import Ledger, solve_region
-from solvers.seed_kernel import ONE_PLAN, Prices, Seeds, members_as_rows, seeds
-from solvers.staircase_kernel import (
+from solvers.jtree.compiled.regions import Ledger, solve_region
+from solvers.jtree.compiled.seeds import ONE_PLAN, Prices, Seeds, members_as_rows, seeds
+from solvers.jtree.compiled.sets import binary_splits
+from solvers.jtree.compiled.staircases import (
     FRONTIER,
     FULL,
     LEAST_BYTES,

@@ -1,0 +1,1 @@
+"""Which caches to keep: one method a file (paper 1)."""

@@ -1,0 +1,1 @@
+"""What every room uses: deadlines, errors, tolerances, gaps, words for people."""

@@ -1,0 +1,212 @@
+"""The best binary join tree (paper 3 §2.3; Selinger et al. 1979, Moerkotte and Neumann 2006 for the enumeration).
+
+Problem: of all trees of binary joins without cross products, the one with the least CPU (or memory). Costs add up over
+joins and do not depend on how an input was joined, so the best tree of a set is made of best trees of its two parts.
+Method: dynamic programming over the pairs of connected sets that a predicate joins, in Python up to PYTHON_PAIRS of them, by a
+compiled kernel up to as many as are AFFORDABLE in the time; beyond that, trees over linear orders.
+Where that tree breaks a cap, the same recursion keeps for each set every pair of CPU and memory that no other beats.
+
+Guarantee: exact for one resource up to the affordable number of pairs, and under caps up to MAX_PAIRS as long as the deadline allows;
+otherwise bounded by the best tree without caps, or nothing is proven. Complexity: O(pairs), times the product of two staircases.
+Departs from paper 3: it is exact, and each of the two states of a join is indexed or not, whichever is cheaper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from models.plan import Proof, Termination
+from models.request import Objective
+from solvers.common.deadline import Deadline
+from solvers.jtree.choice import objective_value
+from solvers.jtree.claims import heuristic
+from solvers.jtree.components import join_components, sum_of_staircases
+from solvers.jtree.search import ALL_TREES, Found, Problem, make_join
+from solvers.jtree.table_sizes import HASTY_SETS, MAX_SETS
+from solvers.model.cost import CostModel
+from solvers.model.graph import bits
+from solvers.model.point import Caps, Point, point_of
+from solvers.model.tree import Tree
+
+__all__ = ["best_binary_tree", "bjtree", "connected_pairs"]
+
+PYTHON_PAIRS = 3_000  # as long as it takes to load the kernel
+AFFORDABLE = ((8.0, 200_000_000, MAX_SETS), (2.0, 50_000_000, HASTY_SETS), (0.5, 10_000_000, HASTY_SETS), (0.0, 2_000_000, HASTY_SETS // 8))
+"""(seconds left, pairs, connected sets) that the kernel may look at: a fifth of the time, on a machine half as fast as ours. 200 million pairs are
+those of a clique of 18 streams."""
+MAX_PAIRS = 60_000  # whose staircases Python can still merge within the default time limit, mostly
+CAP_SLACK = 1.0 + 1e-9  # sums here round differently from a whole plan's price, which decides in the end
+SPACE = "binary join trees"
+
+
+def connected_sets(neighbours: tuple[int, ...], start: int, forbidden: int) -> Iterator[int]:
+    """Every connected set that contains `start` and nothing forbidden, each once, without holding more than one path of them."""
+    yield start
+    # A frame: a set, what may not be added below it, the streams around it, and the next part of those to add.
+    frames = [_frame(neighbours, start, forbidden | start)]
+    while frames:
+        found, closed, around, part = frames[-1]
+        if not part:
+            frames.pop()
+            continue
+        frames[-1] = (found, closed, around, (part - 1) & around)
+        yield found | part
+        frames.append(_frame(neighbours, found | part, closed | around))
+
+
+def _frame(neighbours: tuple[int, ...], found: int, closed: int) -> tuple[int, int, int, int]:
+    around = 0
+    for i in bits(found):
+        around |= neighbours[i]
+    around &= ~closed
+    return found, closed, around, around
+
+
+def connected_pairs(neighbours: tuple[int, ...], component: int) -> Iterator[tuple[int, int]]:
+    """Every pair of disjoint connected sets that a predicate joins, each once."""
+    for i in reversed(list(bits(component))):
+        for left in connected_sets(neighbours, 1 << i, (1 << i) - 1):
+            around = 0
+            for k in bits(left):
+                around |= neighbours[k]
+            closed = left | (left & -left) - 1
+            around &= ~closed
+            for k in reversed(list(bits(around))):
+                for right in connected_sets(neighbours, 1 << k, closed | ((1 << k) - 1) & around):
+                    yield left, right
+
+
+def _side(model: CostModel, probing: int, probed: int) -> float:
+    """Keeping the state of one input of a binary join and probing it from the other, results apart."""
+    costs, kept, arriving = model.costs, model.rate(probed), model.rate(probing)
+    if model.hashed_in_binary(probing, probed):
+        return kept * (costs.insert + costs.delete) + arriving * costs.probe
+    return kept * costs.append + arriving * (costs.probe + costs.scan * model.size(probed))
+
+
+def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_memory: bool = False) -> tuple[Tree, bool]:
+    """The binary tree of one component with the least CPU, or memory, and whether that is proven."""
+    if component & (component - 1) == 0:
+        return component.bit_length() - 1, True
+    pairs: dict[int, list[tuple[int, int]]] = {}
+    for count, (left, right) in enumerate(connected_pairs(model.graph.neighbours, component)):
+        pairs.setdefault(left | right, []).append((left, right))
+        if count >= PYTHON_PAIRS:
+            from solvers.jtree.compiled import sets as kernels  # numba takes a while to import, and small graphs do not need it
+
+            seconds = deadline.remaining()
+            _, most, sets = next(entry for entry in AFFORDABLE if seconds >= entry[0])
+            tree = kernels.best_binary_tree(model, component, most, by_memory, sets)
+            if tree is not None:
+                return tree, True
+            from solvers.jtree.compiled.regions import Ledger
+            from solvers.jtree.linear_orders import best_over_linear_orders
+
+            return best_over_linear_orders(Ledger(model), component, deadline, by_memory), False
+    best: dict[int, tuple[float, int, int]] = {1 << i: (0.0, 0, 0) for i in bits(component)}
+    for union in sorted(pairs, key=lambda mask: (mask.bit_count(), mask)):
+        # The component's own state is kept in all its trees or in none, so it does not matter here.
+        output = model.state_bytes(union) if by_memory else model.costs.join * model.rate(union)
+        choice = (math.inf, 0, 0)
+        for left, right in sorted(pairs[union]):
+            joining = 0.0 if by_memory else _side(model, left, right) + _side(model, right, left)
+            cost = best[left][0] + best[right][0] + joining + output
+            if cost < choice[0] or not choice[1]:
+                choice = (cost, left, right)
+        best[union] = choice
+    return _tree_of(best, component), True
+
+
+def _tree_of(best: dict[int, tuple[float, int, int]], component: int) -> Tree:
+    trees: dict[int, Tree] = {}
+    waiting = [component]
+    while waiting:
+        mask = waiting[-1]
+        if mask & (mask - 1) == 0:
+            trees[mask] = mask.bit_length() - 1
+            waiting.pop()
+            continue
+        _, left, right = best[mask]
+        missing = [part for part in (left, right) if part not in trees]
+        if missing:
+            waiting.extend(missing)
+        else:
+            trees[mask] = make_join((trees[left], trees[right]), ((1,), (0,)))
+            waiting.pop()
+    return trees[component]
+
+
+def _staircase_of_binary_trees(model: CostModel, component: int, caps: Caps, deadline: Deadline) -> tuple[Point, ...] | None:
+    """Every binary tree of one component that no other beats in both resources, within the caps; None where time or pairs run out.
+
+    Figures are those of the component's own joins and inner states.
+    """
+    grouped: dict[int, list[tuple[int, int]]] = {}
+    for count, (left, right) in enumerate(connected_pairs(model.graph.neighbours, component)):
+        grouped.setdefault(left | right, []).append((left, right))
+        if count >= MAX_PAIRS or (count % 1024 == 0 and deadline.expired()):
+            return None
+    cpu_cap, memory_cap = caps.cpu * CAP_SLACK, (caps.memory_bytes - model.leaves_bytes()) * CAP_SLACK
+    staircases: dict[int, list[tuple[float, float, Tree]]] = {1 << i: [(0.0, 0.0, i)] for i in bits(component)}
+    for union in sorted(grouped, key=lambda mask: (mask.bit_count(), mask)):
+        if deadline.expired():
+            return None
+        kept = model.state_bytes(union) if union != model.graph.all else 0.0
+        output = model.costs.join * model.rate(union)
+        candidates = []
+        for left, right in sorted(grouped[union]):
+            if deadline.expired():
+                return None
+            cost = _side(model, left, right) + _side(model, right, left) + output
+            for cpu, memory, tree in staircases[left]:
+                if deadline.expired():
+                    return None
+                for other_cpu, other_memory, other in staircases[right]:
+                    total, held = cpu + other_cpu + cost, memory + other_memory + kept
+                    if total <= cpu_cap and held <= memory_cap:
+                        candidates.append((total, held, tree, other))
+        candidates.sort(key=lambda entry: entry[:2])
+        steps: list[tuple[float, float, Tree]] = []
+        for total, held, tree, other in candidates:
+            if not steps or held < steps[-1][1]:
+                steps.append((total, held, make_join((tree, other), ((1,), (0,)))))
+        staircases[union] = steps
+    return tuple(Point(*step) for step in staircases[component])
+
+
+def bjtree(problem: Problem, deadline: Deadline) -> Found:
+    """The best binary tree by the problem's objective within its caps."""
+    model, caps = problem.model, problem.caps
+
+    def least(by_memory: bool) -> tuple[Point, bool]:
+        parts = [best_binary_tree(model, component, deadline, by_memory) for component in model.graph.components]
+        return point_of(model, join_components(model, [tree for tree, _ in parts])), all(exact for _, exact in parts)
+
+    cheapest, exact_cpu = least(by_memory=False)
+    if problem.objective is Objective.MIN_CPU and caps.admit(cheapest):
+        return _claimed(problem, [cheapest], exact_cpu, deadline)
+    smallest, exact_memory = least(by_memory=True)
+    points = [cheapest, smallest]
+    whole = False
+    if exact_cpu and exact_memory:
+        parts = [_staircase_of_binary_trees(model, component, caps, deadline) for component in model.graph.components]
+        complete = [part for part in parts if part is not None]
+        whole = len(complete) == len(parts)
+        if whole and all(complete):
+            points += sum_of_staircases(model, complete)
+    return _claimed(problem, points, whole and problem.objective is not Objective.MAX_HEADROOM, deadline)
+
+
+def _claimed(problem: Problem, points: list[Point], exact: bool, deadline: Deadline) -> Found:
+    """The best of these points; `exact`: proven the best of all binary trees, which of two streams are all join trees."""
+    termination = Termination.COMPLETE if exact else deadline.termination()
+    found = heuristic(problem, points, SPACE, termination=termination)
+    fits = problem.caps.admit(found.best)
+    if not exact or found.proof is Proof.OPTIMAL:
+        return found
+    if len(problem.model.graph) <= 2 and fits:
+        return replace(found, proof=Proof.OPTIMAL, bound=objective_value(problem, found.best), space=ALL_TREES)
+    better = "uses less memory" if problem.objective is Objective.MIN_MEMORY else "uses less CPU"
+    return replace(found, notes=(f"Proven: of all binary join trees none {better if fits else 'fits the caps'}.",))

@@ -1,0 +1,38 @@
+"""What may be claimed of plans that a heuristic or a search of a smaller space found.
+
+A plan's proof speaks for all join trees (contract §3), whatever space its method looks at. So the best of all mjoins, or of all binary
+trees, is not `optimal` for that: what was proven of the smaller space is said in a sentence. Two proofs cost nothing and hold for every
+method: no plan keeps less than the windows, so a plan that keeps no more has the least memory; and a memory cap below them admits none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from models.plan import Proof, Termination
+from models.request import Objective
+from solvers.common.tolerances import ROUNDED
+from solvers.jtree.choice import choose
+from solvers.jtree.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
+from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
+from solvers.model.point import Point
+
+__all__ = ["heuristic"]
+
+
+def heuristic(
+    problem: Problem, points: Iterable[Point], space: str, notes: Sequence[str] = (), termination: Termination = Termination.COMPLETE
+) -> Found:
+    """The best of these plans, and a proof only where the plan speaks for itself."""
+    model, caps = problem.model, problem.caps
+    found = staircase(points)
+    best = choose(problem, found)
+    least = memory_lower_bound(model)
+    if caps.memory_bytes < least:
+        bounds = {Objective.MIN_CPU: cpu_lower_bound, Objective.MIN_MEMORY: memory_lower_bound}
+        bound = bounds[problem.objective](model) if problem.objective in bounds else headroom_upper_bound(model, caps)
+        notes = (*notes, "The windows alone need more than the memory cap.")
+        return Found(best, found, Proof.OPTIMAL, bound, ALL_TREES, notes, termination=termination)
+    if problem.objective is Objective.MIN_MEMORY and caps.admit(best) and best.memory_bytes <= least * ROUNDED:
+        return Found(best, found, Proof.OPTIMAL, min(least, best.memory_bytes), ALL_TREES, tuple(notes), termination=termination)
+    return Found(best, found, Proof.NONE, None, space, tuple(notes), termination=termination)

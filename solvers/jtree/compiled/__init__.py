@@ -1,0 +1,1 @@
+"""Compiled code of the searches. Entered only from `solvers.join_tree`."""

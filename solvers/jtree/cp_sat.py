@@ -1,0 +1,278 @@
+"""The join tree as an integer program, solved by OR-Tools CP-SAT: a second opinion on the exact search.
+
+Problem: the join tree of least CPU or least memory within both caps. Model: a Boolean per connected set S and way to split it into connected
+parts, "S is joined from these parts". Every component is joined exactly once; any other set is joined as often as it is used as a part,
+which is at most once, because sets that are used below one root are disjoint or nested. Costs add up over joins, so objective and
+caps are linear. Guarantee: exact where the splits number at most MAX_SPLITS; elsewhere the start comes back with the bound of
+`solvers.jtree.lower_bound`.
+Complexity: as many Booleans as splits, Bell(n + 1) − 1 at worst; the program itself is nearly always solved at its root.
+
+Splits that cannot be part of a plan better than the start (two-layer) or within the caps are left out, by the least cost of their parts.
+Coefficients are whole numbers of 2^-42 of the start's cost, rounded down: every plan within the caps stays within, and one
+that is over them by less than rounding is forbidden when its price says so, and the program solved again.
+One worker and a fixed seed; deterministic time is the limit, the clock only the net.
+It is never the faster way: 9 to 80 times the exact search's time on 6 to 12 streams (tests/bench/bench_cp_sat.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from models.plan import Proof, Termination
+from models.request import Objective
+from solvers.common.deadline import Deadline
+from solvers.common.errors import MethodError
+from solvers.jtree.choice import choose, objective_value
+from solvers.jtree.compiled.regions import Ledger
+from solvers.jtree.lower_bound import cpu_lower_bound, memory_lower_bound
+from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
+from solvers.jtree.shape import CAP_SLACK, Shape, priced, shape_of, sorted_inputs, tree_of, with_root
+from solvers.jtree.two_layer import walk_two_layers
+from solvers.model.graph import bits
+from solvers.model.point import Point, point_of
+from solvers.model.tree import Tree
+
+__all__ = ["cp_sat"]
+
+MAX_SPLITS = 60_000  # two seconds to list and price; cliques of 9 streams, chains of 14
+STEPS = 1 << 42  # of the start's cost: sums of 200 stay well within CP-SAT's 2^62, and rounding below that of a plan's price
+DETERMINISTIC_TIME = 30.0  # CP-SAT's own units, about a second each
+RETRIES = 20  # plans that rounding let through and their price did not
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """One way to join a set: its parts, the excess of the join and of keeping the set, the bytes kept."""
+
+    whole: int
+    parts: tuple[int, ...]
+    excess: float
+    state_bytes: float
+
+
+@dataclass(slots=True)
+class _Program:
+    """The splits of all components, and for each set the least excess of joining it."""
+
+    splits: list[_Split] = field(default_factory=list)
+    least: dict[int, float] = field(default_factory=dict)
+
+
+def _connected_within(neighbours: tuple[int, ...], start: int, within: int) -> Iterator[int]:
+    """Every connected set that contains `start`, inside `within`, each once."""
+    waiting = [(start, within & ~start)]
+    while waiting:
+        found, free = waiting.pop()
+        around = 0
+        for i in bits(found):
+            around |= neighbours[i]
+        around &= free
+        if not around:
+            yield found
+            continue
+        low = around & -around
+        waiting.append((found, free & ~low))
+        waiting.append((found | low, free & ~low))
+
+
+def _partitions(neighbours: tuple[int, ...], whole: int) -> Iterator[tuple[int, ...]]:
+    """Every way to split a set into two or more connected parts, each once."""
+    waiting: list[tuple[int, tuple[int, ...]]] = [(whole, ())]
+    while waiting:
+        left, parts = waiting.pop()
+        if not left:
+            if len(parts) > 1:
+                yield parts
+            continue
+        waiting.extend((left & ~part, (*parts, part)) for part in _connected_within(neighbours, left & -left, left))
+
+
+def _program(ledger: Ledger, excess_limit: float, memory_limit: float, deadline: Deadline) -> _Program | None:
+    """All splits that a plan within the limits can use; None where they are too many, too wide to order, or time runs out."""
+    graph = ledger.model.graph
+    program = _Program(least={1 << i: 0.0 for i in range(len(graph))})
+    seen = 0
+    for component in graph.components:
+        sets: list[int] = []
+        for part in (part for i in bits(component) for part in _connected_within(graph.neighbours, 1 << i, component & -(1 << i))):
+            # Every set has a split at least, so too many sets are too many splits.
+            if len(sets) > MAX_SPLITS or (len(sets) % 256 == 0 and deadline.expired()):
+                return None
+            if part & (part - 1):
+                sets.append(part)
+        for whole in sorted(sets, key=lambda mask: (mask.bit_count(), mask)):
+            root = whole == graph.all
+            kept, held = (0.0, 0.0) if root else (ledger.kept(whole), ledger.state_bytes(whole))
+            if not (kept <= excess_limit and held <= memory_limit):
+                continue
+            for parts in _partitions(graph.neighbours, whole):
+                seen += 1
+                if seen > MAX_SPLITS or (seen % 64 == 0 and deadline.expired()):
+                    return None
+                if any(part not in program.least for part in parts):
+                    continue
+                below = math.fsum(program.least[part] for part in parts) + kept
+                if below > excess_limit:
+                    continue
+                own, proven = ledger.exact_join(sorted_inputs(parts))
+                if not proven:
+                    return None
+                excess = own + kept
+                if not excess + below - kept <= excess_limit:
+                    continue
+                program.splits.append(_Split(whole, sorted_inputs(parts), excess, held))
+                program.least[whole] = min(program.least.get(whole, math.inf), excess + below - kept)
+    return program
+
+
+class _Model:
+    """The program as CP-SAT takes it."""
+
+    def __init__(self, problem: Problem, ledger: Ledger, program: _Program, excess_scale: float, memory_scale: float) -> None:
+        from ortools.sat.python import cp_model
+
+        model, graph, caps = cp_model.CpModel(), problem.model.graph, problem.caps
+        self.cp_model, self.model, self.program = cp_model, model, program
+        self.excess_scale, self.memory_scale = excess_scale, memory_scale
+        self.chosen = [model.new_bool_var("") for _ in program.splits]
+        made: dict[int, list[Any]] = {}
+        used: dict[int, list[Any]] = {}
+        for split, choice in zip(program.splits, self.chosen, strict=True):
+            made.setdefault(split.whole, []).append(choice)
+            for part in split.parts:
+                used.setdefault(part, []).append(choice)
+        roots = set(graph.components)
+        for root in graph.components:
+            if root & (root - 1) and root not in made:
+                model.add_bool_or([])  # no way to join it is within the caps
+        for mask in sorted(made.keys() | {part for part in used if part & (part - 1)}):
+            model.add(sum(made.get(mask, [])) == (1 if mask in roots else sum(used.get(mask, []))))
+        excess = [int(split.excess / excess_scale) for split in program.splits]
+        held = [int(split.state_bytes / memory_scale) for split in program.splits]
+        self.cpu = sum(c * x for c, x in zip(excess, self.chosen, strict=True))
+        self.memory = sum(b * x for b, x in zip(held, self.chosen, strict=True))
+        inputs = with_root(ledger, {}).get(graph.all)
+        self.fixed = ledger.join(inputs)[0] if inputs else 0.0
+        # The slack is the rounding of a plan's price, so that a plan exactly at a cap is not lost.
+        cpu_left = caps.cpu * CAP_SLACK - ledger.common - self.fixed
+        memory_left = caps.memory_bytes * CAP_SLACK - problem.model.leaves_bytes()
+        if caps.cpu < math.inf:
+            model.add(self.cpu <= math.floor(min(cpu_left / excess_scale, 2.0**60)))
+        if caps.memory_bytes < math.inf:
+            model.add(self.memory <= math.floor(min(memory_left / memory_scale, 2.0**60)))
+        model.minimize(self.cpu if problem.objective is Objective.MIN_CPU else self.memory)
+
+    def solve(self, seed: int, deadline: Deadline, hint: Shape, better: Callable[[list[int], float], None]) -> tuple[Any, Any]:
+        """The solver and its status. `better` is told every solution's splits and the bound of the objective by then, if somebody listens."""
+        solver = self.cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = seed
+        solver.parameters.linearization_level = 2
+        solver.parameters.max_deterministic_time = DETERMINISTIC_TIME
+        solver.parameters.max_time_in_seconds = max(0.001, deadline.remaining())
+        self.model.clear_hints()
+        for split, choice in zip(self.program.splits, self.chosen, strict=True):
+            self.model.add_hint(choice, hint.get(split.whole) == split.parts)
+        with deadline.watched(solver.stop_search):
+            return solver, solver.solve(self.model, self._teller(better) if deadline.progress.listens else None)
+
+    def _teller(self, better: Callable[[list[int], float], None]) -> Any:
+        chosen = self.chosen
+
+        class Teller(self.cp_model.CpSolverSolutionCallback):  # type: ignore[misc, name-defined]  # imported late
+            def on_solution_callback(self) -> None:
+                better([k for k, choice in enumerate(chosen) if self.boolean_value(choice)], self.best_objective_bound)
+
+        return Teller()
+
+    def least(self, problem: Problem, ledger: Ledger, bound: float) -> float:
+        """The program's bound in the objective's unit. Coefficients were rounded down, so it is one; the last step is for its own rounding."""
+        if problem.objective is Objective.MIN_CPU:
+            return (ledger.common + self.fixed + bound * self.excess_scale) / CAP_SLACK
+        return (problem.model.leaves_bytes() + bound * self.memory_scale) / CAP_SLACK
+
+    def forbid(self, picked: list[int]) -> None:
+        self.model.add(sum(self.chosen[k] for k in picked) <= len(picked) - 1)
+
+
+def cp_sat(problem: Problem, deadline: Deadline) -> Found:
+    """The best join tree by the integer program."""
+    if problem.objective is Objective.MAX_HEADROOM:
+        raise MethodError("cp_sat makes CPU or memory least; for max_headroom use exact or anytime", "/options/method")
+    ledger, caps = Ledger(problem.model), problem.caps
+    start = priced(problem, ledger, walk_two_layers(problem, ledger, deadline))
+    best = choose(problem, start)
+    deadline.progress.doing("listing the ways to join")
+    deadline.progress.found(start)
+    if len(problem.model.graph) < 3:
+        return Found(best, staircase(start), Proof.OPTIMAL, objective_value(problem, best), ALL_TREES)
+    # Where the start qualifies, no split of a better plan costs more than the start does.
+    within = caps.admit(best)
+    cpu_limit = best.cpu if within and problem.objective is Objective.MIN_CPU else caps.cpu
+    memory_limit = best.memory_bytes if within and problem.objective is Objective.MIN_MEMORY else caps.memory_bytes
+    program = _program(
+        ledger,
+        (cpu_limit * CAP_SLACK - ledger.common) + 1e-9 * ledger.common,
+        memory_limit * CAP_SLACK - problem.model.leaves_bytes(),
+        deadline,
+    )
+    if program is None:
+        return _unproven(problem, start, "The integer program is too large for its time: this is the two-layer plan.", deadline.termination())
+    return _solved(problem, ledger, program, start, deadline)
+
+
+def _unproven(problem: Problem, points: tuple[Point, ...], why: str, termination: Termination) -> Found:
+    return Found(choose(problem, points), staircase(points), Proof.BOUNDED, _least(problem), ALL_TREES, (why,), termination=termination)
+
+
+def _ended(limited: bool, deadline: Deadline) -> Termination:
+    """Why CP-SAT ended without a proof; its deterministic time, which no deadline knows of, is a time limit too."""
+    termination = deadline.termination()
+    return Termination.TIME_LIMIT if limited and termination is Termination.COMPLETE else termination
+
+
+def _solved(problem: Problem, ledger: Ledger, program: _Program, start: tuple[Point, ...], deadline: Deadline) -> Found:
+    model = problem.model
+    best = choose(problem, start)
+    excess_scale = max(best.cpu, max((split.excess for split in program.splits), default=0.0), 1e-300) / STEPS
+    memory_scale = max(best.memory_bytes, max((split.state_bytes for split in program.splits), default=0.0)) / STEPS
+    built = _Model(problem, ledger, program, excess_scale, memory_scale)
+    points = list(start)
+    hint = shape_of(best.tree)
+
+    def tree(picked: list[int]) -> Tree:
+        return tree_of(ledger, with_root(ledger, {program.splits[k].whole: program.splits[k].parts for k in picked}))
+
+    def better(picked: list[int], bound: float) -> None:
+        point = point_of(model, tree(picked))
+        deadline.progress.found([point])
+        if problem.caps.admit(point):  # the bound is one of plans within the caps, and a plan over them may be below it
+            deadline.progress.proven(built.least(problem, ledger, bound))
+
+    deadline.progress.doing(f"solving the integer program of {len(program.splits)} choices")
+    for _ in range(RETRIES):
+        solver, status = built.solve(problem.seed, deadline, hint, better)
+        if status == built.cp_model.INFEASIBLE and not any(map(problem.caps.admit, points)):
+            found = staircase(points)
+            return Found(choose(problem, found), found, Proof.OPTIMAL, _least(problem), ALL_TREES)
+        if status not in (built.cp_model.OPTIMAL, built.cp_model.FEASIBLE):
+            # Also where it says that nothing fits, although a plan is known that does.
+            return _unproven(problem, tuple(points), "The integer program was not solved.", _ended(status == built.cp_model.UNKNOWN, deadline))
+        picked = [k for k, choice in enumerate(built.chosen) if solver.value(choice)]
+        point = point_of(model, tree(picked))
+        points.append(point)
+        if status == built.cp_model.FEASIBLE:
+            return _unproven(problem, tuple(points), "The integer program was not solved to its end.", _ended(True, deadline))
+        if problem.caps.admit(point):
+            found = staircase(points)
+            best = choose(problem, found)
+            return Found(best, found, Proof.OPTIMAL, objective_value(problem, best), ALL_TREES)
+        built.forbid(picked)
+    return _unproven(problem, tuple(points), "Too many plans lie at a cap to within rounding.", Termination.COMPLETE)
+
+
+def _least(problem: Problem) -> float:
+    return cpu_lower_bound(problem.model) if problem.objective is Objective.MIN_CPU else memory_lower_bound(problem.model)

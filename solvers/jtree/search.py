@@ -1,0 +1,118 @@
+"""The seam between the planner and the searches for a join tree.
+
+A search is a function `(Problem, Deadline) -> Found`. It returns plans and what it proved of them; it keeps to
+its deadline and then returns its best so far; given the same problem and time enough, it returns the same plan.
+To add one: a new file with such a function, and one line in `planner.METHODS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from models.plan import Proof, Termination
+from models.request import Objective
+from solvers.common.deadline import Deadline
+from solvers.model.cost import CostModel
+from solvers.model.point import NO_CAPS, Caps, Point
+from solvers.model.tree import Join, Tree, joins
+
+__all__ = ["ALL_TREES", "Found", "Lacking", "Problem", "Search", "make_join", "spread", "staircase", "structure_key"]
+
+ALL_TREES = "all join trees"
+"""The space of searches that look at every join tree, whose proofs may stand in a plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Find the join tree that is best by `objective` within `caps`."""
+
+    model: CostModel
+    caps: Caps = NO_CAPS
+    objective: Objective = Objective.MIN_CPU
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """Exact answers to "what would it take?", for a search that proved that nothing fits; None: under that cap, nothing would."""
+
+    min_cpu: float
+    min_memory_bytes: float
+    cpu_at_memory_cap: float | None
+    memory_bytes_at_cpu_cap: float | None
+    rate_scale: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found, and apart from that what it proved."""
+
+    best: Point
+    """The plan that is best by the objective within the caps; where none fits, the least bad one."""
+    points: tuple[Point, ...]
+    """Plans that no other plan found beats in both resources, by rising CPU; not only those within the caps."""
+    proof: Proof
+    """What is proven of `best` in `space`: `optimal` also where it is proven that nothing fits."""
+    bound: float | None
+    """A proven lower bound of the objective's value in `space` (for max_headroom an upper bound); None with proof none."""
+    space: str
+    """What was searched, to be read after "among": "all join trees", "binary join trees"."""
+    notes: tuple[str, ...] = ()
+    """Sentences about how the search went."""
+    lacking: Lacking | None = None
+    termination: Termination = Termination.COMPLETE
+    """Why the search ended, apart from what it proved."""
+
+
+Search = Callable[[Problem, Deadline], Found]
+
+
+def structure_key(tree: Tree) -> tuple[int, tuple[object, ...]]:
+    """The rule for ties: fewer operators first, then the lexicographically smallest structure."""
+    nodes = list(joins(tree))
+    return len(nodes), tuple((node.mask, node.orders) for node in nodes)
+
+
+def staircase(points: Iterable[Point]) -> tuple[Point, ...]:
+    """The points that no other beats in both resources, by rising CPU; of equals the first by `structure_key`."""
+    kept: list[Point] = []
+    for point in sorted(points, key=lambda p: (p.cpu, p.memory_bytes)):
+        if not kept or point.memory_bytes < kept[-1].memory_bytes:
+            kept.append(point)
+        elif (
+            (point.cpu, point.memory_bytes) == (kept[-1].cpu, kept[-1].memory_bytes)
+            and point.tree is not kept[-1].tree
+            and structure_key(point.tree) < structure_key(kept[-1].tree)
+        ):
+            kept[-1] = point
+    return tuple(kept)
+
+
+def spread(count: int, first: int = 0) -> list[int]:
+    """All places below `count`: `first`, both ends, then the middle of each gap in turn, so that every beginning is spread evenly.
+
+    >>> spread(6, 4)
+    [4, 0, 5, 2, 1, 3]
+    """
+    places = dict.fromkeys((first, 0, count - 1) if count else ())
+    gaps = [(0, count - 1)]
+    for low, high in gaps:
+        middle = (low + high) // 2
+        if low < middle < high:
+            places[middle] = None
+            gaps += [(low, middle), (middle, high)]
+    return list(places)
+
+
+def make_join(inputs: Iterable[Tree], orders: Iterable[Iterable[int]]) -> Join:
+    """A join with its inputs in canonical order: by their lowest streams; `orders` are renumbered alike."""
+    trees = list(inputs)
+    masks = [tree.mask if isinstance(tree, Join) else 1 << tree for tree in trees]
+    ranking = sorted(range(len(trees)), key=lambda k: masks[k] & -masks[k])
+    place = {old: new for new, old in enumerate(ranking)}
+    listed = [tuple(place[target] for target in order) for order in orders]
+    mask = 0
+    for part in masks:
+        mask |= part
+    return Join(tuple(trees[k] for k in ranking), tuple(listed[k] for k in ranking), mask)

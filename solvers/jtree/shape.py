@@ -1,0 +1,200 @@
+"""Join trees while they are searched: for every join its set of streams and the sets of its inputs.
+
+A `Shape` maps a join's set to its inputs' sets, in the order of their lowest streams. That is a whole plan, because probe orders
+follow from the inputs; merging and splitting joins is a matter of a few entries. In a graph of several components the root is the
+join of the components, and no search touches it. Costs are a `Ledger`'s excess; `priced` turns drafts into plans.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from models.request import Objective
+from solvers.common.deadline import Deadline
+from solvers.common.errors import RangeError
+from solvers.jtree.choice import choose
+from solvers.jtree.compiled.regions import MAX_EXACT_INPUTS, Ledger
+from solvers.jtree.orders import best_orders
+from solvers.jtree.search import Problem, make_join
+from solvers.model.cost import CostModel
+from solvers.model.graph import bits
+from solvers.model.point import Point, point_of
+from solvers.model.tree import Tree, joins, leaf_mask
+
+__all__ = [
+    "CAP_SLACK",
+    "Draft",
+    "Shape",
+    "Writing",
+    "draft_of",
+    "excess_of",
+    "mjoin_shape",
+    "priced",
+    "shape_of",
+    "shape_with",
+    "sorted_inputs",
+    "tree_of",
+    "tree_of_shape",
+]
+
+Shape = dict[int, tuple[int, ...]]
+
+CAP_SLACK = 1.0 + 1e-9  # a draft's figures round differently from a whole plan's price, which decides in the end
+MAX_PRICED = 24  # plans that are priced and returned; pricing 200 streams takes tens of milliseconds each
+MAX_REFINED = 40  # inputs up to which a wide join's orders are looked for again at the end
+LARGE = 60  # streams from which only the chosen plan is priced
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A shape with its two resources as the ledger has them."""
+
+    cpu: float
+    memory_bytes: float
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How long it takes to price a plan and write it down, probe by probe: a join of 200 inputs has 40,000 probes.
+
+    Measured on the machine as it is just now, and asked only so that a search leaves the time for it: a clock's word decides nothing else.
+    """
+
+    seconds_per_probe: float
+
+    @classmethod
+    def measured(cls, model: CostModel, tree: Tree) -> Writing:
+        """By pricing one binary tree, twice as long: joins of two have more around their probes than wide ones, and writing takes its own time."""
+        began = time.monotonic()
+        with suppress(RangeError):
+            model.price(tree)
+        return cls(2.0 * (time.monotonic() - began) / max(1, 2 * len(model.graph)))
+
+    def seconds(self, draft: Draft) -> float:
+        return self.seconds_per_probe * sum(len(inputs) * (len(inputs) - 1) for inputs in draft.shape.values())
+
+    def before(self, deadline: Deadline, draft: Draft) -> Deadline:
+        """The deadline less what writing this plan takes."""
+        return deadline.earlier(self.seconds(draft))
+
+    def in_time(self, deadline: Deadline, drafts: Sequence[Draft]) -> list[Draft]:
+        """The plans that can still be written before the deadline, or the quickest to write."""
+        left = deadline.remaining()
+        return [draft for draft in drafts if self.seconds(draft) <= left] or [min(drafts, key=self.seconds)]
+
+
+def sorted_inputs(masks: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(masks, key=lambda mask: mask & -mask))
+
+
+def with_root(ledger: Ledger, shape: Shape) -> Shape:
+    """The shape with the join of the components on top, where there are several."""
+    components = ledger.model.graph.components
+    return shape if len(components) == 1 else {**shape, ledger.model.graph.all: sorted_inputs(components)}
+
+
+def mjoin_shape(ledger: Ledger) -> Shape:
+    """One join per component."""
+    parts = ledger.model.graph.components
+    return with_root(ledger, {part: tuple(1 << i for i in bits(part)) for part in parts if part & (part - 1)})
+
+
+def shape_of(tree: Tree) -> Shape:
+    return {node.mask: sorted_inputs(leaf_mask(child) for child in node.inputs) for node in joins(tree)}
+
+
+def shape_with(ledger: Ledger, trees: Iterable[Tree]) -> Shape:
+    """The shape of the components' trees under the root."""
+    shape: Shape = {}
+    for tree in trees:
+        shape.update(shape_of(tree))
+    return with_root(ledger, shape)
+
+
+def tree_of(ledger: Ledger, shape: Shape) -> Tree:
+    """The join tree, with the ledger's probe orders."""
+    graph = ledger.model.graph
+    trees: dict[int, Tree] = {1 << i: i for i in range(len(graph))}
+    for mask in sorted(shape, key=lambda mask: (mask.bit_count(), mask)):
+        inputs = shape[mask]
+        trees[mask] = make_join([trees[part] for part in inputs], ledger.join(inputs)[1])
+    return trees[graph.all]
+
+
+def tree_of_shape(model: CostModel, shape: Shape) -> Tree:
+    """The same of a shape alone."""
+    return tree_of(Ledger(model), shape)
+
+
+def excess_of(ledger: Ledger, shape: Shape) -> float:
+    kept = [ledger.kept(mask) for mask in shape if mask != ledger.model.graph.all]
+    return math.fsum([ledger.join(inputs)[0] for inputs in shape.values()] + kept)
+
+
+def draft_of(ledger: Ledger, shape: Shape) -> Draft:
+    model = ledger.model
+    every = model.graph.all
+    memory = math.fsum([model.leaves_bytes(), *(ledger.state_bytes(mask) for mask in shape if mask != every)])
+    return Draft(ledger.common + excess_of(ledger, shape), memory, shape)
+
+
+def _staircase(drafts: Iterable[Draft]) -> list[Draft]:
+    kept: list[Draft] = []
+    for draft in sorted(drafts, key=lambda d: (d.cpu, d.memory_bytes, len(d.shape))):
+        if not kept or draft.memory_bytes < kept[-1].memory_bytes:
+            kept.append(draft)
+    return kept
+
+
+def _worth_pricing(problem: Problem, drafts: Sequence[Draft]) -> list[Draft]:
+    """The drafts no other beats, and of those, where they are many, the ones next to what the objective will pick."""
+    steps = _staircase(drafts)
+    limit = MAX_PRICED if len(problem.model.graph) < LARGE else 1
+    if len(steps) <= limit:
+        return steps
+    caps = problem.caps
+    within = [k for k, d in enumerate(steps) if d.cpu <= caps.cpu * CAP_SLACK and d.memory_bytes <= caps.memory_bytes * CAP_SLACK]
+    if within:
+        centre = within[0] if problem.objective is Objective.MIN_CPU else within[-1]
+    else:
+        centre = min(range(len(steps)), key=lambda k: (max(steps[k].cpu / caps.cpu, steps[k].memory_bytes / caps.memory_bytes), k))
+    nearest = sorted(range(len(steps)), key=lambda k: (abs(k - centre), k))[:limit]
+    return [steps[k] for k in sorted(nearest)]
+
+
+def _refined(ledger: Ledger, tree: Tree) -> Tree:
+    """The tree with the orders of its wide top joins looked for again, by ranks or over all unions, where that is cheaper."""
+    model = ledger.model
+    tops = {*model.graph.components, model.graph.all}
+    rebuilt: dict[int, Tree] = {1 << i: i for i in range(len(model.graph))}
+    result = tree
+    for node in joins(tree):
+        orders, masks = node.orders, [leaf_mask(child) for child in node.inputs]
+        if node.mask in tops and MAX_EXACT_INPUTS < len(masks) <= MAX_REFINED:
+            others, _ = best_orders(model, masks)
+            if model.price_join(masks, others).cpu < model.price_join(masks, orders).cpu:
+                orders = others
+        result = rebuilt[node.mask] = make_join([rebuilt[mask] for mask in masks], orders)
+    return result
+
+
+def priced(problem: Problem, ledger: Ledger, drafts: Sequence[Draft]) -> tuple[Point, ...]:
+    """The drafts worth it as plans with their figures. Raises RangeError where every one leaves the range of a double."""
+    points: list[Point] = []
+    refusal: RangeError | None = None
+    for draft in _worth_pricing(problem, drafts):
+        try:
+            points.append(point_of(problem.model, tree_of(ledger, draft.shape)))
+        except RangeError as error:
+            refusal = refusal or error
+    if not points:
+        assert refusal is not None
+        raise refusal
+    chosen = choose(problem, points)
+    refined = _refined(ledger, chosen.tree)
+    return (*points, point_of(problem.model, refined)) if refined != chosen.tree else tuple(points)

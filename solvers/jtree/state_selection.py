@@ -1,0 +1,106 @@
+"""State-selection (paper 3, Algorithm 3): from the mjoin, keep more and more intermediate results to save CPU.
+
+Problem: a join tree within both caps. Method: hill-climbing from the mjoin. The two inputs of the top join to be joined first are the
+ends of the edge with the largest frequency/weight: how often the probe orders follow it, over the size of its join. If the plan with that
+join kept needs less CPU, it is taken; else the next edge is tried. *Optimize*: the new join may also dissolve those of its inputs that
+are joins themselves, where that saves CPU (memory it saves always). Guarantee: none. Complexity: O(n) merges of O(predicates) trials,
+each the ordering of one mjoin.
+
+Departs from the paper: the edges are ranked anew after each merge, because the orders have changed. The walk stops at the first
+qualified plan as the paper's does, but a cap that is left out is never reached: without a CPU cap it goes on as long as CPU falls, and the
+objective picks among the plans it passed. Beyond MAX_WORK it stops where it is. In a graph of several components, each
+component's join is a top join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from solvers.common.deadline import Deadline
+from solvers.jtree.claims import heuristic
+from solvers.jtree.compiled.regions import Ledger
+from solvers.jtree.greedy_tree import greedy_plan
+from solvers.jtree.search import Found, Problem
+from solvers.jtree.shape import CAP_SLACK, Draft, Shape, Writing, draft_of, mjoin_shape, priced, sorted_inputs
+from solvers.model.graph import bits
+
+__all__ = ["optimize", "ranked_edges", "select_states", "state_selection"]
+
+SPACE = "the join trees that state-selection passes"
+MAX_WORK = 20_000_000  # input triples over all trials, a tenth of a second: 2500 trials at 20 streams, 20 at 100
+Edge = tuple[int, int]
+
+
+def ranked_edges(ledger: Ledger, top: int, inputs: tuple[int, ...]) -> list[tuple[float, int, Edge]]:
+    """(weight/frequency, top, pair of inputs) for every edge that the top join's probe orders follow."""
+    graph = ledger.model.graph
+    owner = {i: k for k, mask in enumerate(inputs) for i in bits(mask)}
+    near: list[set[int]] = [set() for _ in inputs]
+    for edge in graph.edges:
+        a, b = owner.get(edge.left, -1), owner.get(edge.right, -1)
+        if a != b and a >= 0 and b >= 0:
+            near[a].add(b)
+            near[b].add(a)
+    frequency: dict[Edge, int] = {}
+    for start, order in enumerate(ledger.join(inputs)[1]):
+        visited = {start}
+        for target in order:
+            for other in near[target] & visited:
+                pair = min(other, target), max(other, target)
+                frequency[pair] = frequency.get(pair, 0) + 1
+            visited.add(target)
+    return [(ledger.size(inputs[a] | inputs[b]) / count, top, (inputs[a], inputs[b])) for (a, b), count in frequency.items()]
+
+
+def optimize(ledger: Ledger, shape: Shape, pair: Edge) -> tuple[float, tuple[int, ...], tuple[int, ...]]:
+    """The cheapest join of the two: (excess, inputs, joins dissolved). An input that is a join is dissolved only where that saves CPU."""
+    ways: list[tuple[int, ...]] = [(), *((part,) for part in pair if part in shape)]
+    if all(part in shape for part in pair):
+        ways.append(pair)
+    best: tuple[float, tuple[int, ...], tuple[int, ...]] | None = None
+    for dissolved in ways:
+        inputs = sorted_inputs(block for part in pair for block in (shape[part] if part in dissolved else (part,)))
+        saved = sum(ledger.join(shape[part])[0] + ledger.kept(part) for part in dissolved)
+        excess = ledger.join(inputs)[0] - saved
+        if best is None or excess < best[0]:
+            best = excess, inputs, dissolved
+    assert best is not None
+    return best
+
+
+def select_states(ledger: Ledger, deadline: Deadline) -> Iterator[Draft]:
+    """Every plan on the way from the mjoin, the mjoin first, each with less CPU than the one before."""
+    work = 0
+    shape = mjoin_shape(ledger)
+    tops = [component for component in ledger.model.graph.components if component in shape]
+    yield draft_of(ledger, shape)
+    while not deadline.expired():
+        edges = [edge for top in tops if len(shape[top]) > 2 for edge in ranked_edges(ledger, top, shape[top])]
+        for _, top, pair in sorted(edges):
+            work += len(shape[top]) ** 3
+            if work > MAX_WORK or deadline.expired():
+                return
+            excess, inputs, dissolved = optimize(ledger, shape, pair)
+            joined = pair[0] | pair[1]
+            outer = sorted_inputs(joined if part == pair[0] else part for part in shape[top] if part != pair[1])
+            before = ledger.join(shape[top])[0]
+            if ledger.join(outer)[0] + excess + ledger.kept(joined) < before:
+                shape = {mask: parts for mask, parts in shape.items() if mask not in dissolved}
+                shape[joined], shape[top] = inputs, outer
+                yield draft_of(ledger, shape)
+                break
+        else:
+            return
+
+
+def state_selection(problem: Problem, deadline: Deadline) -> Found:
+    """Paper 3's state-selection."""
+    ledger, caps = Ledger(problem.model), problem.caps
+    writing = Writing.measured(problem.model, greedy_plan(problem.model))
+    searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
+    passed: list[Draft] = []
+    for draft in select_states(ledger, searching):
+        passed.append(draft)
+        if draft.memory_bytes > caps.memory_bytes * CAP_SLACK or draft.cpu <= caps.cpu < float("inf"):
+            break
+    return heuristic(problem, priced(problem, ledger, writing.in_time(deadline, passed)), SPACE, termination=searching.termination())

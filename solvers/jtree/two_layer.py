@@ -1,0 +1,67 @@
+"""The two-layer framework (paper 3, Algorithm 2): mjoin and bjtree first, then state-selection and state-removal.
+
+Problem: a join tree within both caps. Method: layer one takes the mjoin (least memory) or the bjtree (usually least CPU) if it qualifies;
+layer two walks from each towards the other. Guarantee: none, but for one: where the mjoin's memory is over the cap, no
+plan fits. Complexity: that of its four parts.
+
+Departs from the paper: its second early exit, no plan where the bjtree's CPU is over the cap, is unsound, because keeping a state can cost
+more than making it anew (its own §2.4): layer two runs then, too. The misprinted `else` of layer one is read as belonging to the outer
+`if`. The walk stops at the first qualified plan as the paper's does; a cap that is left out is never reached, and then
+all four parts run and the objective picks.
+"""
+
+from __future__ import annotations
+
+import math
+
+from solvers.common.deadline import Deadline
+from solvers.jtree.claims import heuristic
+from solvers.jtree.compiled.regions import Ledger
+from solvers.jtree.greedy_tree import greedy_plan
+from solvers.jtree.lower_bound import memory_lower_bound
+from solvers.jtree.search import Found, Problem
+from solvers.jtree.shape import CAP_SLACK, Draft, Writing, draft_of, mjoin_shape, priced
+from solvers.jtree.state_removal import binary_shape, enough_removed, remove_states
+from solvers.jtree.state_selection import select_states
+
+__all__ = ["two_layer", "walk_two_layers"]
+
+SPACE = "the join trees that the two-layer framework passes"
+
+
+def walk_two_layers(problem: Problem, ledger: Ledger, deadline: Deadline) -> list[Draft]:
+    """Every plan that the framework passes, in its order, up to the first that qualifies."""
+    caps = problem.caps
+    capped = caps.cpu < math.inf and caps.memory_bytes < math.inf
+
+    def qualified(draft: Draft) -> bool:
+        return capped and draft.cpu <= caps.cpu and draft.memory_bytes <= caps.memory_bytes
+
+    passed = [draft_of(ledger, mjoin_shape(ledger))]
+    if qualified(passed[-1]) or caps.memory_bytes < memory_lower_bound(problem.model):
+        return passed
+    binary = binary_shape(ledger, deadline)
+    passed.append(draft_of(ledger, binary))
+    if qualified(passed[-1]):
+        return passed
+    for draft in select_states(ledger, deadline.share(0.5)):
+        passed.append(draft)
+        if qualified(draft):
+            return passed
+        if draft.memory_bytes > caps.memory_bytes * CAP_SLACK:
+            break
+    removing: list[Draft] = []
+    for draft in remove_states(ledger, binary, deadline):
+        removing.append(draft)
+        if enough_removed(problem, removing):
+            break
+    return passed + removing
+
+
+def two_layer(problem: Problem, deadline: Deadline) -> Found:
+    """Paper 3's two-layer framework."""
+    ledger = Ledger(problem.model)
+    writing = Writing.measured(problem.model, greedy_plan(problem.model))
+    searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
+    passed = writing.in_time(deadline, walk_two_layers(problem, ledger, searching))
+    return heuristic(problem, priced(problem, ledger, passed), SPACE, termination=searching.termination())

@@ -1,0 +1,84 @@
+"""Compile every kernel before anyone waits for it.
+
+`python -m solvers.jtree.warm` fills numba's cache on disk at installation; a server calls `warm()` before it reports ready,
+which then only loads what is cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from itertools import combinations, pairwise
+
+from models.request import Costs, Method, Objective
+from solvers.common.deadline import Deadline
+from solvers.jtree.anytime import anytime
+from solvers.jtree.compiled.linearised import linearised
+from solvers.jtree.compiled.sets import best_binary_tree, best_mjoin_orders
+from solvers.jtree.exact import exact, frontier_search
+from solvers.jtree.search import Problem
+from solvers.model.cost import CostModel
+from solvers.model.graph import Edge, JoinGraph
+from solvers.model.point import Caps
+
+__all__ = ["SMALL", "load_libraries", "warm"]
+
+SMALL = 8  # streams of a graph whose exact search ends in milliseconds
+WIDE = 15  # streams of an mjoin that is too wide for the small table of unions
+DENSE = 13  # streams of a clique with so many connected sets that a few of them are searched first
+ENOUGH = 10.0  # seconds; compiling does not count, and none of these takes one
+
+
+def _graph(pairs: Sequence[tuple[int, int]]) -> JoinGraph:
+    """A graph with these predicates and an observed sub-join: every kernel has something to do."""
+    n = 1 + max(right for _, right in pairs)
+    rates = tuple(10.0 * (i + 1) for i in range(n))
+    return JoinGraph(
+        names=tuple(f"s{i}" for i in range(n)),
+        rates=rates,
+        window_seconds=(1.0,) * n,
+        window_tuples=rates,
+        row_windows=(False,) * n,
+        tuple_bytes=(100.0,) * n,
+        edges=tuple(Edge(left, right, True, 0.01) for left, right in pairs),
+        observed=((0b11, 0.02),),
+    )
+
+
+LIBRARIES = (
+    "ortools.graph.python.max_flow",
+    "ortools.linear_solver.pywraplp",
+    "ortools.sat.python.cp_model",
+    "pulp",
+    "solvers.allocation.in_plans",
+    *(f"solvers.{method.value}" for method in Method),
+)
+"""What searches import when they first need it."""
+
+
+def load_libraries() -> None:
+    """Import it all now: for a process that answers many requests, each of which has its time limit."""
+    for name in LIBRARIES:
+        import_module(name)
+
+
+@cache
+def warm(large: bool = True) -> None:
+    """Run each kernel once on a small graph; without `large` only those that an exact search of up to SMALL streams needs."""
+    for n in (4, WIDE) if large else (4,):
+        model = CostModel(_graph(list(pairwise(range(n)))), Costs())
+        frontier_search(Problem(model), Deadline.after(ENOUGH))
+        exact(Problem(model, Caps(1.0, 1e6), Objective.MAX_HEADROOM), Deadline.after(ENOUGH))
+        if large:
+            best_mjoin_orders(model, model.graph.all)
+            best_binary_tree(model, model.graph.all)
+            anytime(Problem(model, Caps(1.0, 1e6)), Deadline.after(ENOUGH))
+            linearised(model, range(n))
+    if large:
+        dense = CostModel(_graph(list(combinations(range(DENSE), 2))), Costs())
+        exact(Problem(dense), Deadline.after(ENOUGH))
+
+
+if __name__ == "__main__":
+    warm()

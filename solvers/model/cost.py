@@ -1,0 +1,345 @@
+"""The unit-time cost model (contract §1; papers 3 §2 and 4 §3). Knows nothing of any search.
+
+A join keeps a state per input and runs a probe pipeline per input. `price` prices any join tree from its shape
+and probe orders alone; `price_join` prices one join from the sets of streams of its inputs, because the size and
+rate of a subresult do not depend on how it was joined. Costs add up over joins.
+
+Every CPU figure is a sum of *terms* weight · size(U) · size(V) · Σ_{i∈B} 1/T_i; a term remembers U, V and B, and
+that is all that sensitivity analysis (headroom, validity) needs to know. Sums are `total`, which is exact
+before its one rounding, so no figure depends on the order of summation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from models.request import Costs
+from solvers.common.errors import RangeError
+from solvers.model.graph import JoinGraph, bits
+from solvers.model.tree import Join, Tree, joins, leaf_mask
+
+__all__ = ["CostModel", "PricedJoin", "PricedPipeline", "PricedProbe", "PricedState", "PricedTree", "Term", "access", "total"]
+
+
+TINIEST = 1e-290  # of a rate, of a window in seconds, and of one over it: products with smaller ones lose their digits
+LARGEST = 1e290  # of the same
+SMALL = 24  # streams of a graph whose sets are multiplied out one by one: at most a few thousand are ever priced
+
+
+class Term(NamedTuple):
+    """value = weight · size(made) · size(scanned) · Σ_{i∈arriving} 1/T_i; `scanned` is 0 where nothing is."""
+
+    value: float
+    made: int
+    arriving: int
+    scanned: int = 0
+
+
+class PricedProbe(NamedTuple):
+    """One step of a pipeline."""
+
+    target: int
+    """Position of the probed input."""
+    hashed: bool
+    rate_in: float
+    rate_out: float
+    cpu: float
+    predicates: tuple[int, ...]
+    """The query's predicates between what was visited and the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class PricedPipeline:
+    probes: tuple[PricedProbe, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PricedState:
+    indexed: bool
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class PricedJoin:
+    """One join with its figures; states and pipelines by input position."""
+
+    blocks: tuple[int, ...]
+    orders: tuple[tuple[int, ...], ...]
+    states: tuple[PricedState, ...]
+    pipelines: tuple[PricedPipeline, ...]
+    cpu: float
+    terms: tuple[Term, ...]
+    exact: tuple[float, ...]
+    """Few numbers whose sum is that of the terms, without any rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class PricedTree:
+    """A whole plan with its figures; joins inputs first, the root last."""
+
+    tree: Tree
+    nodes: tuple[Join, ...]
+    joins: tuple[PricedJoin, ...]
+    cpu: float
+    memory_bytes: float
+    memory_tuples: float
+    output_rate: float
+    sizes: dict[int, float]
+    """size(S) of every set that the plan makes, and maybe of others."""
+    adjustments: tuple[Term, ...] = ()
+    """What caches save (below 0) and cost, where the figures count them."""
+    cached: tuple[tuple[int, float], ...] = ()
+    """(set, bytes) held in caches, growing with the sizes of the set's windows."""
+
+    @property
+    def terms(self) -> list[Term]:
+        return [*(term for join in self.joins for term in join.terms), *self.adjustments]
+
+
+def total(values: Iterable[float]) -> float:
+    """The sum, exact before its one rounding; infinity where it leaves the range of a double."""
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return math.inf
+
+
+def access(costs: Costs, indexed: bool, kept: float, arriving: float, produced: float, size: float) -> float:
+    """Keeping one state of `size` tuples that `kept` tuples enter a second, and probing it from one side: paper 4's C_{A⋉B}.
+
+    The paper's Eq. 2 is access(scan=C_n, append=2·C_n, join=0) without index, its Eq. 3 access(insert=C_h,
+    delete=C_h·bucket, join=C_h) with one; Eq. 4 to 6 are sums of two of these.
+    """
+    if indexed:
+        return total((kept * (costs.insert + costs.delete), arriving * costs.probe, produced * costs.join))
+    return total((kept * costs.append, arriving * (costs.probe + costs.scan * size), produced * costs.join))
+
+
+def _exact_sum(values: list[float]) -> tuple[float, ...]:
+    """Few numbers with the same sum: its rounding, then what that leaves, until nothing is left."""
+    parts: list[float] = []
+    rest = total(values)
+    while rest and math.isfinite(rest):
+        parts.append(rest)
+        values.append(-rest)
+        rest = total(values)
+    return (*parts, rest) if rest else tuple(parts)
+
+
+def _times(weight: float, value: float) -> float:
+    """weight · value, where no weight makes nothing of an infinite size."""
+    return weight * value if weight else 0.0
+
+
+class CostModel:
+    """The figures of one join graph under one set of cost constants, each set's computed once."""
+
+    def __init__(self, graph: JoinGraph, costs: Costs, choices: CostModel | None = None) -> None:
+        self.graph = graph
+        self.costs = costs
+        self.choices = choices
+        """The model at whose rates states of binary joins are indexed or plain, where that is another one: a plan keeps its choices."""
+        self.best_joins: dict[tuple[int, ...], PricedJoin] = {}
+        """Of `probe_order.best_join`: joins by their inputs."""
+        self._per_second: dict[int, float] = {}
+        self._bytes: dict[int, float] = {}
+        self._last: PricedTree | None = None
+        self._small = len(graph) <= SMALL
+        self._known_sizes: dict[int, float] = {}
+        self._known_joins: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], PricedJoin] = {}
+        self._known_figures: dict[int, tuple[Join, tuple[float, ...], tuple[float, ...]]] = {}
+
+    def size(self, mask: int) -> float:
+        return self.graph.size(mask)
+
+    def per_second(self, mask: int) -> float:
+        """Σ_{i∈S} 1/T_i: how often a second a live tuple of S is completed anew."""
+        value = self._per_second.get(mask)
+        if value is None:
+            value = self._per_second[mask] = total(1.0 / self.graph.window_seconds[i] for i in bits(mask))
+        return value
+
+    def rate(self, mask: int) -> float:
+        """rate(S): new tuples of S per second."""
+        if mask & (mask - 1) == 0:
+            return self.graph.rates[mask.bit_length() - 1]
+        return self.graph.size(mask) * self.per_second(mask)
+
+    def _rate(self, sizes: Mapping[int, float], mask: int) -> float:
+        return self.rate(mask) if mask & (mask - 1) == 0 else sizes[mask] * self.per_second(mask)
+
+    def produced(self, block: int, visited: int) -> float:
+        """Tuples per second of `visited` that arrivals of `block` complete."""
+        return self.rate(block) if visited == block else self.graph.size(visited) * self.per_second(block)
+
+    def tuple_bytes(self, mask: int) -> float:
+        """Bytes of one tuple of S."""
+        value = self._bytes.get(mask)
+        if value is None:
+            value = self._bytes[mask] = total(self.graph.tuple_bytes[i] for i in bits(mask))
+        return value
+
+    def state_bytes(self, mask: int) -> float:
+        return self.graph.size(mask) * self.tuple_bytes(mask)
+
+    def leaves_bytes(self) -> float:
+        """The memory of every plan: the windows of all streams."""
+        return self._leaves_bytes
+
+    @cached_property
+    def _leaves_bytes(self) -> float:
+        return total(w * b for w, b in zip(self.graph.window_tuples, self.graph.tuple_bytes, strict=True))
+
+    def hashed_in_binary(self, probing: int, probed: int, sizes: Mapping[int, float] | None = None) -> bool:
+        """Whether, in a binary join, the state of `probed` is better indexed than scanned. Ties keep the index.
+
+        `sizes` are those of the two sets, where they are known already.
+        """
+        if self.choices is not None:
+            return self.choices.hashed_in_binary(probing, probed)
+        if not self.graph.hashable(probing, probed):
+            return False
+        known = {mask: self.graph.size(mask) for mask in (probing, probed)} if sizes is None else sizes
+        kept, arriving, size = self._rate(known, probed), self._rate(known, probing), known[probed]
+        costs = self.costs
+        return not _times(costs.append, kept) + _times(costs.scan, arriving * size) < _times(costs.insert + costs.delete, kept)
+
+    def price_join(self, blocks: Sequence[int], orders: Sequence[Sequence[int]], sizes: dict[int, float] | None = None) -> PricedJoin:
+        """The figures of one join over inputs with these sets of streams, probed in these orders.
+
+        `sizes` are those known already. In a large graph they grow step by step along the pipelines, so that a join of hundreds of
+        streams is priced in the time of its steps; in a small one they are each set's own, so that a join costs the same in every tree.
+        """
+        costs, graph, edges, binary = self.costs, self.graph, self.graph.edges, len(blocks) == 2
+        sizes = {} if sizes is None else sizes
+        for block in blocks:
+            if block not in sizes:
+                sizes[block] = graph.size(block)
+        indexed = [False] * len(blocks)
+        terms: list[Term] = []
+        pipelines = []
+        for k, order in enumerate(orders):
+            visited, arriving, per_second = blocks[k], self._rate(sizes, blocks[k]), self.per_second(blocks[k])
+            probes = []
+            for target in order:
+                block = blocks[target]
+                predicates = graph.between(visited, block)
+                hashed = self.hashed_in_binary(visited, block, sizes) if binary else any(edges[p].equality for p in predicates)
+                indexed[target] |= hashed
+                made = visited | block
+                if made not in sizes:
+                    sizes[made] = graph.size(made) if self._small else graph.grown(sizes[visited], made, sizes[block], predicates)
+                produced = sizes[made] * per_second
+                step = [Term(_times(costs.probe, arriving), visited, blocks[k]), Term(_times(costs.join, produced), made, blocks[k])]
+                if not hashed:
+                    step.append(Term(_times(costs.scan, arriving * sizes[block]), visited, blocks[k], block))
+                terms += step
+                probes.append(PricedProbe(target, hashed, arriving, produced, total([term.value for term in step]), predicates))
+                visited, arriving = made, produced
+            pipelines.append(PricedPipeline(tuple(probes)))
+        states = []
+        for k, block in enumerate(blocks):
+            keeping = _times(costs.insert + costs.delete if indexed[k] else costs.append, self._rate(sizes, block))
+            terms.append(Term(keeping, block, block))
+            states.append(PricedState(indexed[k], keeping))
+        exact = _exact_sum([term.value for term in terms])
+        return PricedJoin(
+            tuple(blocks),
+            tuple(tuple(order) for order in orders),
+            tuple(states),
+            tuple(pipelines),
+            exact[0] if exact else 0.0,
+            tuple(term for term in terms if term.value),
+            exact,
+        )
+
+    def price(self, tree: Tree) -> PricedTree:
+        """The figures of a whole plan from its shape and probe orders.
+
+        Raises RangeError where a figure leaves the range of a double.
+        """
+        if self._last is not None and self._last.tree is tree:
+            return self._last  # a search prices its best plan last, and that is what the plan is built from
+        nodes = tuple(joins(tree))
+        sizes: dict[int, float] = self._known_sizes if self._small else {}
+        priced = tuple(self._priced_join(node, sizes) for node in nodes)
+        for node in nodes:
+            if not math.isfinite(sizes[node.mask] * self.per_second(node.mask)):
+                self._refuse(node.mask)
+        kept = [node.mask for node in nodes[:-1]]
+        result = PricedTree(
+            tree,
+            nodes,
+            priced,
+            total(part for join in priced for part in join.exact),
+            total([self.leaves_bytes(), *(sizes[mask] * self.tuple_bytes(mask) for mask in kept)]),
+            total([*self.graph.window_tuples, *(sizes[mask] for mask in kept)]),
+            self._rate(sizes, leaf_mask(tree)) if nodes else self.rate(leaf_mask(tree)),
+            sizes,
+        )
+        if not all(map(math.isfinite, (result.cpu, result.memory_bytes, result.memory_tuples, result.output_rate))):
+            self._refuse(self.graph.all)
+        self._last = result
+        return result
+
+    def figures(self, tree: Tree) -> tuple[float, float]:
+        """CPU and memory bytes of a plan, as `price` gives them; of a small graph's plans each join is added up once for all that share it."""
+        if not self._small or not isinstance(tree, Join):
+            priced = self.price(tree)
+            return priced.cpu, priced.memory_bytes
+        known, waiting = self._known_figures, [tree]
+        while waiting:
+            node = waiting[-1]
+            below = [child for child in node.inputs if isinstance(child, Join)]
+            missing = [child for child in below if id(child) not in known]
+            if missing:
+                waiting += missing
+                continue
+            waiting.pop()
+            if id(node) not in known:
+                sizes = self._known_sizes
+                cpu = self._priced_join(node, sizes).exact
+                if not math.isfinite(sizes[node.mask] * self.per_second(node.mask)):
+                    self._refuse(node.mask)
+                kept: tuple[float, ...] = ()
+                for child in below:
+                    _, parts, states = known[id(child)]
+                    cpu, kept = cpu + parts, (*kept, *states, sizes[child.mask] * self.tuple_bytes(child.mask))
+                known[id(node)] = node, cpu, kept  # the join itself is kept, so that no other gets its id
+        _, cpu, kept = known[id(tree)]
+        figures = total(cpu), total((self.leaves_bytes(), *kept))
+        if not all(map(math.isfinite, figures)):
+            self._refuse(self.graph.all)
+        return figures
+
+    def _priced_join(self, node: Join, sizes: dict[int, float]) -> PricedJoin:
+        """The figures of one join; in a small graph each join once, since the plans of a frontier share most of theirs."""
+        blocks = tuple(leaf_mask(child) for child in node.inputs)
+        if not self._small:
+            return self.price_join(blocks, node.orders, sizes)
+        key = (blocks, node.orders)
+        found = self._known_joins.get(key)
+        if found is None:
+            found = self._known_joins[key] = self.price_join(blocks, node.orders, sizes)
+        return found
+
+    def check_range(self) -> None:
+        """Refuse a graph of which no plan's figures fit a double: every plan holds the windows and makes the results."""
+        for i, name in enumerate(self.graph.names):
+            if not (TINIEST <= self.graph.rates[i] <= LARGEST and TINIEST <= 1.0 / self.graph.window_seconds[i] <= LARGEST):
+                detail = f"the rate and the window of {name} leave the range of a double: neither may be below {TINIEST} or above {LARGEST}"
+                raise RangeError(detail, f"/query/streams/{i}")
+            self._check_set(1 << i)
+        self._check_set(self.graph.all)
+
+    def _check_set(self, mask: int) -> None:
+        if not (math.isfinite(self.rate(mask)) and math.isfinite(self.state_bytes(mask))):
+            self._refuse(mask)
+
+    def _refuse(self, mask: int) -> None:
+        names = ", ".join(sorted(self.graph.names[i] for i in bits(mask)))
+        raise RangeError(f"the join of {names} has more tuples than a double can count: lower their rates, windows or selectivities", "/query")

@@ -1,0 +1,326 @@
+"""The join graph as the solvers see it: streams as bits, sets of streams as integers.
+
+Notation (contract §1): stream i has rate λ_i, a window of T_i seconds that holds w_i tuples, and tuples of
+b_i bytes. A set S of streams is an int with bit i set for stream i. σ(S) and size(S) are defined on every set.
+
+Products are taken on mantissas and exponents apart, so that only a result outside the range of a double
+overflows (to infinity), never an intermediate; a result below the range becomes 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from models.request import Comparison, Query
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Edge", "JoinGraph", "bits", "join_graph", "product"]
+
+LOOKED_THROUGH = 100  # observed sets up to which looking at each takes less than comparing all at once
+REMEMBERED = 24  # streams of a graph whose predicates are listed once per set: a frontier's plans ask again and again, and sets are few
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The positions of the set bits, lowest first.
+
+    >>> list(bits(0b1010))
+    [1, 3]
+    """
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def product(factors: Iterable[float]) -> float:
+    """The product, in the order given; infinity only where the result itself leaves the range of a double.
+
+    >>> product([1e200, 1e200, 1e-300])
+    1.0000000000000001e+100
+    """
+    mantissa, exponent = 1.0, 0
+    for factor in factors:
+        m, e = math.frexp(mantissa * math.frexp(factor)[0])
+        mantissa, exponent = m, exponent + e + math.frexp(factor)[1]
+    try:
+        return math.ldexp(mantissa, exponent)
+    except OverflowError:
+        return math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A predicate between two streams."""
+
+    left: int
+    right: int
+    equality: bool
+    selectivity: float
+
+    @property
+    def mask(self) -> int:
+        return 1 << self.left | 1 << self.right
+
+
+@dataclass(frozen=True)
+class JoinGraph:
+    """Streams, predicates and observed sub-joins, by position."""
+
+    names: tuple[str, ...]
+    rates: tuple[float, ...]
+    """λ_i, tuples per second."""
+    window_seconds: tuple[float, ...]
+    """T_i."""
+    window_tuples: tuple[float, ...]
+    """w_i."""
+    row_windows: tuple[bool, ...]
+    """Whether stream i's window is counted in rows: then T_i shrinks as its rate grows."""
+    tuple_bytes: tuple[float, ...]
+    edges: tuple[Edge, ...]
+    """In the order of the query's predicates."""
+    observed: tuple[tuple[int, float], ...] = ()
+    """(set, σ), in the order in which they stand in for predicates: largest first, ties by sorted names."""
+    _sizes: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
+    _hashed_to: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
+    _between: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict, compare=False, repr=False)
+    _factors: dict[int, tuple[tuple[tuple[int, float], ...], tuple[int, ...]]] = field(default_factory=dict, compare=False, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def all(self) -> int:
+        """The set of all streams."""
+        return (1 << len(self.names)) - 1
+
+    @cached_property
+    def neighbours(self) -> tuple[int, ...]:
+        """For each stream the set of streams it shares a predicate with."""
+        return self._neighbours(self.edges)
+
+    @cached_property
+    def equal_neighbours(self) -> tuple[int, ...]:
+        """For each stream the set of streams it shares an equality predicate with."""
+        return self._neighbours(edge for edge in self.edges if edge.equality)
+
+    def _neighbours(self, edges: Iterable[Edge]) -> tuple[int, ...]:
+        masks = [0] * len(self.names)
+        for edge in edges:
+            masks[edge.left] |= 1 << edge.right
+            masks[edge.right] |= 1 << edge.left
+        return tuple(masks)
+
+    @cached_property
+    def _observed_sets(self) -> dict[int, float]:
+        return dict(self.observed)
+
+    def around(self, mask: int) -> int:
+        """The streams outside `mask` that share a predicate with it."""
+        reached = 0
+        for i in bits(mask):
+            reached |= self.neighbours[i]
+        return reached & ~mask
+
+    def hashable(self, left: int, right: int) -> bool:
+        """Whether some equality predicate joins the two sets."""
+        reached = self._hashed_to.get(left)
+        if reached is None:
+            reached = 0
+            for i in bits(left):
+                reached |= self.equal_neighbours[i]
+            self._hashed_to[left] = reached
+        return reached & right != 0
+
+    @cached_property
+    def _incident(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """For each stream its predicates, as (index, other end)."""
+        found: list[list[tuple[int, int]]] = [[] for _ in self.names]
+        for p, edge in enumerate(self.edges):
+            found[edge.left].append((p, edge.right))
+            found[edge.right].append((p, edge.left))
+        return tuple(map(tuple, found))
+
+    def between(self, left: int, right: int) -> tuple[int, ...]:
+        """Indexes of the predicates with one end in each set, in the order of the query."""
+        found = self._between.get((left, right))
+        if found is None:
+            found = self._found_between(left, right)
+            if len(self.names) <= REMEMBERED:
+                self._between[left, right] = found
+        return found
+
+    def _found_between(self, left: int, right: int) -> tuple[int, ...]:
+        few, many = (left, right) if left.bit_count() <= right.bit_count() else (right, left)
+        if few & (few - 1) == 0:  # one stream, whose predicates stand in the order of the query already
+            return tuple([p for p, other in self._incident[few.bit_length() - 1] if many >> other & 1])
+        return tuple(sorted(p for i in bits(few) for p, other in self._incident[i] if many >> other & 1))
+
+    def connected(self, mask: int) -> bool:
+        return self.component(mask & -mask, mask) == mask
+
+    def component(self, start: int, within: int) -> int:
+        """The streams of `within` that `start` reaches inside it."""
+        seen = frontier = start
+        while frontier:
+            reached = 0
+            for i in bits(frontier):
+                reached |= self.neighbours[i]
+            frontier = reached & within & ~seen
+            seen |= frontier
+        return seen
+
+    @cached_property
+    def components(self) -> tuple[int, ...]:
+        """The connected parts, the one with the lowest stream first."""
+        parts, left = [], self.all
+        while left:
+            part = self.component(left & -left, left)
+            parts.append(part)
+            left &= ~part
+        return tuple(parts)
+
+    def stand_ins(self, mask: int) -> tuple[tuple[int, float], ...]:
+        """The observed sets that stand in for the predicates inside them, in σ(mask)."""
+        if mask in self._observed_sets:
+            return ((mask, self._observed_sets[mask]),)
+        if len(self.observed) > LOOKED_THROUGH:
+            return self._stand_ins_of_many(mask)
+        taken, free = [], mask
+        for subset, selectivity in self.observed:
+            if subset & ~free == 0:
+                taken.append((subset, selectivity))
+                free &= ~subset
+        return tuple(taken)
+
+    def _stand_ins_of_many(self, mask: int) -> tuple[tuple[int, float], ...]:
+        """The same with all observed sets compared at once."""
+        taken, free = [], mask
+        inside = (self.observed_words & self.words([self.all & ~free]) == 0).all(axis=1).nonzero()[0]
+        while inside.size:
+            subset, selectivity = self.observed[inside[0]]
+            taken.append((subset, selectivity))
+            free &= ~subset
+            inside = inside[(self.observed_words[inside] & self.words([subset]) == 0).all(axis=1)]
+        return tuple(taken)
+
+    @cached_property
+    def observed_words(self) -> NDArray[np.uint64]:
+        """`observed`'s sets, as `words`."""
+        return self.words([subset for subset, _ in self.observed])
+
+    def words(self, masks: list[int]) -> NDArray[np.uint64]:
+        """Sets as rows of machine words."""
+        import numpy as np  # only where many sets were observed
+
+        words = (len(self.names) + 63) // 64
+        return np.frombuffer(b"".join(mask.to_bytes(8 * words, "little") for mask in masks), "<u8").reshape(len(masks), words)
+
+    def factors(self, mask: int) -> tuple[tuple[tuple[int, float], ...], tuple[int, ...]]:
+        """What σ(mask) is the product of: observed sets, and the predicates left over."""
+        found = self._factors.get(mask)
+        if found is None:
+            found = self._found_factors(mask)
+            if len(self.names) <= REMEMBERED:
+                self._factors[mask] = found
+        return found
+
+    def _found_factors(self, mask: int) -> tuple[tuple[tuple[int, float], ...], tuple[int, ...]]:
+        taken = self.stand_ins(mask)
+        free = mask
+        for subset, _ in taken:
+            free &= ~subset
+        left_over = [p for i in bits(free) for p, other in self._incident[i] if mask >> other & 1 and (not free >> other & 1 or other > i)]
+        for k, (subset, _) in enumerate(taken):
+            for other, _ in taken[k + 1 :]:
+                left_over += self.between(subset, other)
+        return taken, tuple(sorted(left_over))
+
+    def size(self, mask: int) -> float:
+        """size(S) = Π w_i · σ(S): tuples of S that are live at any time. Infinity where it overflows."""
+        size = self._sizes.get(mask)
+        if size is None:
+            taken, left_over = self.factors(mask)
+            size = product(
+                [self.window_tuples[i] for i in bits(mask)]
+                + [selectivity for _, selectivity in taken]
+                + [self.edges[p].selectivity for p in left_over]
+            )
+            self._sizes[mask] = size
+        return size
+
+    def grown(self, size: float, union: int, other_size: float, between: Iterable[int]) -> float:
+        """size of a union from the sizes of its two parts and the predicates between them, in time that does not depend on how large they are."""
+        if self.observed:
+            return self.size(union)
+        return product([size, other_size, *(self.edges[p].selectivity for p in between)])
+
+    def label(self, mask: int) -> str:
+        """The set as a person writes it: ads⋈users."""
+        return "⋈".join(sorted(self.names[i] for i in bits(mask)))
+
+    def scaled(self, factor: float) -> JoinGraph:
+        """The same graph with all rates multiplied by `factor`."""
+        return JoinGraph(
+            names=self.names,
+            rates=tuple(rate * factor for rate in self.rates),
+            window_seconds=tuple(t / factor if rows else t for t, rows in zip(self.window_seconds, self.row_windows, strict=True)),
+            window_tuples=tuple(w if rows else w * factor for w, rows in zip(self.window_tuples, self.row_windows, strict=True)),
+            row_windows=self.row_windows,
+            tuple_bytes=self.tuple_bytes,
+            edges=self.edges,
+            observed=self.observed,
+        )
+
+
+def selectivity_of(query: Query, index: int) -> float:
+    """The predicate's selectivity, or 1/max(distinct) where it is left out."""
+    predicate = query.predicates[index]
+    if predicate.selectivity is not None:
+        return predicate.selectivity
+    distinct = {stream.name: stream.distinct for stream in query.streams}
+    sides = [side.split(".", 1) for side in (predicate.left, predicate.right)]
+    return min(1.0, 1.0 / max(distinct[stream][attribute] for stream, attribute in sides))
+
+
+def join_graph(query: Query) -> JoinGraph:
+    """The graph of a validated query."""
+    position = {stream.name: i for i, stream in enumerate(query.streams)}
+    rows = [stream.window.rows for stream in query.streams]
+    window_tuples = tuple(
+        float(n) if n is not None else stream.rate * (stream.window.seconds or 0.0) for n, stream in zip(rows, query.streams, strict=True)
+    )
+    bit = {name: 1 << i for name, i in position.items()}
+    # Of sets of one size, the one whose sorted names come first has the largest sum of these.
+    rank = {name: 1 << i for i, name in enumerate(sorted(position, reverse=True))}
+    observed = sorted(
+        (-len(entry.streams), -sum(map(rank.__getitem__, entry.streams)), sum(map(bit.__getitem__, entry.streams)), entry.selectivity)
+        for entry in query.observed
+    )
+    return JoinGraph(
+        names=tuple(stream.name for stream in query.streams),
+        rates=tuple(stream.rate for stream in query.streams),
+        window_seconds=tuple(
+            stream.window.seconds if stream.window.seconds is not None else n / stream.rate
+            for n, stream in zip(window_tuples, query.streams, strict=True)
+        ),
+        window_tuples=window_tuples,
+        row_windows=tuple(n is not None for n in rows),
+        tuple_bytes=tuple(stream.tuple_bytes for stream in query.streams),
+        edges=tuple(
+            Edge(
+                position[predicate.left.split(".", 1)[0]],
+                position[predicate.right.split(".", 1)[0]],
+                predicate.op is Comparison.EQ,
+                selectivity_of(query, p),
+            )
+            for p, predicate in enumerate(query.predicates)
+        ),
+        observed=tuple((mask, selectivity) for _, _, mask, selectivity in observed),
+    )

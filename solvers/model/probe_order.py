@@ -1,0 +1,241 @@
+"""The best probe order of every input of one join (papers 1 §3, 3 §2.2).
+
+A new tuple of input k visits the states of the others one by one. With visited set U the step to block t costs,
+per arriving tuple of k,
+
+    size(U) · (probe + scan·size(t) if t can only be scanned) + size(U∪t) · join        (times Σ_{i∈B_k} 1/T_i)
+
+so the cost to go from U is the same function for every input, up to that factor: one backward pass over the
+reachable unions gives the best orders of all inputs at once.
+
+Guarantee: exact while the reachable unions number at most MAX_UNIONS, and for any number of blocks where the
+blocks form a tree and no sub-join is observed (IKKBZ, by ranks); otherwise greedy, and the flag says so.
+Complexity: O(unions · m), or O(m² log m) per input by ranks, O(m²) per input greedily.
+Departs from paper 3, which orders greedily throughout.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from solvers.model.cost import CostModel, PricedJoin
+from solvers.model.graph import bits
+
+__all__ = ["TIED", "Orders", "best_join", "best_orders", "orders_by_rank", "orders_by_unions"]
+
+Orders = tuple[tuple[int, ...], ...]
+
+MAX_UNIONS = 20_000  # about a tenth of a second of Python; beyond that ranks or greedy take over
+TIED = 1.0 - 1e-12  # steps whose costs differ by less are equal, but for rounding: a plan must not change with the last bit of a rate
+_HUGE = 1e300  # stands in for infinity where a difference of two of them must not be NaN
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """One join seen from its inputs: positions as bits."""
+
+    model: CostModel
+    masks: tuple[int, ...]
+    sizes: tuple[float, ...]
+    adjacent: tuple[int, ...]
+    hashable: tuple[int, ...]
+    selectivity: tuple[dict[int, float], ...]
+    """Product of the predicates between two blocks, by position."""
+
+    def made(self, size: float, visited: int, target: int) -> float:
+        """The size after the step to `target` from what is visited."""
+        growth = self.sizes[target]
+        for other, selectivity in self.selectivity[target].items():
+            if visited >> other & 1:
+                growth *= selectivity
+        return size * growth
+
+    def arrive(self, size: float, visited: int, target: int) -> float:
+        """What the step costs apart from making its results."""
+        costs = self.model.costs
+        weight = costs.probe if self.hashable[target] & visited else costs.probe + costs.scan * self.sizes[target]
+        return size * weight if weight else 0.0
+
+    def candidates(self, visited: int) -> int:
+        """The blocks that may come next: those a predicate leads to, or all where none does."""
+        reached = 0
+        for k in bits(visited):
+            reached |= self.adjacent[k]
+        every = (1 << len(self.masks)) - 1
+        return (reached & ~visited) or (every & ~visited)
+
+
+def _blocks(model: CostModel, masks: Sequence[int]) -> _Blocks:
+    graph, m = model.graph, len(masks)
+    owner = {i: k for k, mask in enumerate(masks) for i in bits(mask)}
+    adjacent, hashable = [0] * m, [0] * m
+    selectivity: list[dict[int, float]] = [{} for _ in range(m)]
+    for edge in graph.edges:
+        a, b = owner.get(edge.left), owner.get(edge.right)
+        if a is None or b is None or a == b:
+            continue
+        for here, there in ((a, b), (b, a)):
+            adjacent[here] |= 1 << there
+            hashable[here] |= edge.equality << there
+            selectivity[here][there] = selectivity[here].get(there, 1.0) * edge.selectivity
+    return _Blocks(model, tuple(masks), tuple(graph.size(mask) for mask in masks), tuple(adjacent), tuple(hashable), tuple(selectivity))
+
+
+def best_orders(model: CostModel, masks: Sequence[int]) -> tuple[Orders, bool]:
+    """The cheapest probe order of every input, and whether they are proven to be the cheapest.
+
+    Of equal orders the one that visits lower positions first. `solvers.jtree.orders` is the same for wide joins, with compiled code.
+    """
+    if (found := orders_by_unions(model, masks)) is not None:
+        return found, True
+    if (ranked := orders_by_rank(model, masks)) is not None:
+        return tuple(ranked), True
+    blocks = _blocks(model, masks)
+    return tuple(_greedy(blocks, start) for start in range(len(masks))), False
+
+
+def orders_by_unions(model: CostModel, masks: Sequence[int]) -> Orders | None:
+    """The cheapest orders by one backward pass over the reachable unions; None where those are too many for Python."""
+    if len(masks) == 2:
+        return (1,), (0,)
+    blocks = _blocks(model, masks)
+    layers = _unions(blocks)
+    return None if layers is None else _by_backward_pass(blocks, layers)
+
+
+def orders_by_rank(model: CostModel, masks: Sequence[int]) -> Iterator[tuple[int, ...]] | None:
+    """The cheapest orders, one input after the other, where the blocks form a tree and no sub-join is observed (IKKBZ); else None."""
+    blocks = _blocks(model, masks)
+    edges = sum(mask.bit_count() for mask in blocks.adjacent) // 2
+    if edges != len(masks) - 1 or model.graph.observed:
+        return None
+    return (_by_rank(blocks, start) for start in range(len(masks)))
+
+
+def best_join(model: CostModel, masks: Sequence[int]) -> PricedJoin:
+    """One join with the cheapest probe orders, priced; each once, since the plans of a frontier are compared with the same ones."""
+    key = tuple(masks)
+    found = model.best_joins.get(key)
+    if found is None:
+        found = model.best_joins[key] = model.price_join(key, best_orders(model, key)[0])
+    return found
+
+
+def _unions(blocks: _Blocks) -> list[dict[int, float]] | None:
+    """The reachable unions of blocks with their sizes, by number of blocks; None where there are too many."""
+    graph = blocks.model.graph
+    layers: list[dict[int, float]] = [{1 << k: size for k, size in enumerate(blocks.sizes)}]
+    count = len(blocks.masks)
+    while len(layers) < len(blocks.masks):
+        grown: dict[int, float] = {}
+        for visited, size in layers[-1].items():
+            for target in bits(blocks.candidates(visited)):
+                union = visited | 1 << target
+                if union not in grown:
+                    grown[union] = blocks.made(size, visited, target) if not graph.observed else graph.size(_mask(blocks, union))
+                    if count + len(grown) > MAX_UNIONS:
+                        return None
+        count += len(grown)
+        layers.append(grown)
+    return layers
+
+
+def _mask(blocks: _Blocks, union: int) -> int:
+    mask = 0
+    for k in bits(union):
+        mask |= blocks.masks[k]
+    return mask
+
+
+def _by_backward_pass(blocks: _Blocks, layers: list[dict[int, float]]) -> Orders:
+    join = blocks.model.costs.join
+    to_go: dict[int, float] = dict.fromkeys(layers[-1], 0.0)
+    following: dict[int, int] = {}
+    for layer, above in zip(reversed(layers[:-1]), reversed(layers[1:]), strict=True):
+        for visited, size in layer.items():
+            best, choice = math.inf, -1
+            for target in bits(blocks.candidates(visited)):
+                union = visited | 1 << target
+                made = above[union]
+                cost = blocks.arrive(size, visited, target) + (made * join if join else 0.0) + to_go[union]
+                if cost < best * TIED or choice < 0:
+                    choice = target
+                best = min(best, cost)
+            to_go[visited], following[visited] = best, choice
+    every = (1 << len(blocks.masks)) - 1
+    orders = []
+    for start in range(len(blocks.masks)):
+        visited, order = 1 << start, []
+        while visited != every:
+            target = following[visited]
+            order.append(target)
+            visited |= 1 << target
+        orders.append(tuple(order))
+    return tuple(orders)
+
+
+def _greedy(blocks: _Blocks, start: int) -> tuple[int, ...]:
+    """Next is the block whose step is cheapest, its results included."""
+    join = blocks.model.costs.join
+    order: list[int] = []
+    visited, size = 1 << start, blocks.sizes[start]
+    growth = list(blocks.sizes)
+    last = start
+    while len(order) < len(blocks.masks) - 1:
+        for other, selectivity in blocks.selectivity[last].items():
+            growth[other] *= selectivity
+        best = (math.inf, math.inf, -1)
+        for target in bits(blocks.candidates(visited)):
+            made = size * growth[target]
+            cost = blocks.arrive(size, visited, target) + (made * join if join else 0.0)
+            if (cost, made) < best[:2] or best[2] < 0:
+                best = (cost, made, target)
+        _, size, last = best
+        visited |= 1 << last
+        order.append(last)
+    return tuple(order)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Blocks that are visited one right after the other: cost per tuple that enters, tuples that leave per one that enters."""
+
+    blocks: tuple[int, ...]
+    cost: float
+    growth: float
+
+    @property
+    def rank(self) -> float:
+        if self.cost == 0.0:
+            return -math.inf if self.growth < 1.0 else math.inf
+        return (self.growth - 1.0) / self.cost
+
+    def then(self, other: _Run) -> _Run:
+        return _Run(self.blocks + other.blocks, min(_HUGE, self.cost + self.growth * other.cost), min(_HUGE, self.growth * other.growth))
+
+
+def _by_rank(blocks: _Blocks, start: int) -> tuple[int, ...]:
+    """IKKBZ (Ibaraki and Kameda; Krishnamurthy, Boral and Zaniolo): on a tree the order by rank is the best order."""
+    costs = blocks.model.costs
+    parent, preorder = {start: start}, [start]
+    for node in preorder:
+        for child in bits(blocks.adjacent[node]):
+            if child not in parent:
+                parent[child] = node
+                preorder.append(child)
+    children: dict[int, list[list[_Run]]] = {node: [] for node in preorder}
+    for node in reversed(preorder):
+        chain = list(heapq.merge(*children[node], key=lambda run: (run.rank, run.blocks)))
+        if node == start:
+            return tuple(k for run in chain for k in run.blocks)
+        growth = min(_HUGE, blocks.sizes[node] * blocks.selectivity[node][parent[node]])
+        scanned = 0.0 if blocks.hashable[node] >> parent[node] & 1 else costs.scan * blocks.sizes[node]
+        run = _Run((node,), min(_HUGE, costs.probe + scanned + costs.join * growth), growth)
+        # A parent comes before its children: where ranks say otherwise, they go as one.
+        while chain and chain[0].rank < run.rank:
+            run = run.then(chain.pop(0))
+        children[parent[node]].append([run, *chain])
+    raise AssertionError("the start is the last node of the reversed preorder")

@@ -1,0 +1,220 @@
+"""How far the statistics can move before a plan leaves its caps: headroom and validity (contract §3).
+
+A plan's CPU is a sum of terms weight · size(U) · size(V) · Σ_{i∈B} 1/T_i (see `solvers.model.cost`), its memory a sum of
+bytes · size(S). The plan is held fixed, its hash and nested-loop choices included. Then
+
+* under a common factor f on all rates each term is a monomial of f: a time window holds f times the tuples, a row
+  window is run through f times as often. CPU and memory are polynomials with non-negative coefficients, so they
+  rise with f, and the largest f within the caps is found by bisection to the last bit;
+* in any one rate or selectivity both are affine, so the interval within the caps has a closed form.
+
+Only +, −, ×, ÷ and comparisons are used: the same figures on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solvers.model.cost import CostModel, PricedTree
+from solvers.model.graph import JoinGraph, bits
+from solvers.model.point import Caps
+
+MAX_WORK = 1_000_000  # terms times predicates that are looked at one by one: a quarter of a second
+MAX_WORK_AT_ONCE = 40_000_000  # the same over arrays
+ONE_BY_ONE = 20_000  # sets times streams from which arrays are faster: both take five milliseconds there
+AT_ONCE = 2_048  # sets in one array: with as many predicates as a clique of 60 streams has, 4 MB
+
+__all__ = ["Interval", "headroom", "lists_selectivities", "validity"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Where a statistic may lie; None is no end."""
+
+    statistic: str
+    low: float
+    high: float | None
+
+
+def _kept(priced: PricedTree, graph: JoinGraph) -> list[tuple[int, float]]:
+    """(set, bytes of its state) for everything the plan keeps."""
+    model_bytes = graph.tuple_bytes
+    leaves = [(1 << i, graph.window_tuples[i] * model_bytes[i]) for i in range(len(graph))]
+    inner = [(node.mask, priced.sizes[node.mask] * math.fsum(model_bytes[i] for i in bits(node.mask))) for node in priced.nodes[:-1]]
+    return [*leaves, *inner, *priced.cached]
+
+
+def _by_rows(graph: JoinGraph) -> int:
+    mask = 0
+    for i, rows in enumerate(graph.row_windows):
+        mask |= rows << i
+    return mask
+
+
+def _row_share(graph: JoinGraph, arriving: int, rows: int) -> float:
+    """The part of Σ_{i∈B} 1/T_i that row windows make up."""
+    if not arriving & rows:
+        return 0.0
+    if not arriving & ~rows:
+        return 1.0
+    return math.fsum(1.0 / graph.window_seconds[i] for i in bits(arriving & rows)) / math.fsum(1.0 / graph.window_seconds[i] for i in bits(arriving))
+
+
+def _polynomial(parts: list[tuple[int, float]]) -> list[float]:
+    """Coefficients by degree from (degree, coefficient) pairs."""
+    grouped: dict[int, list[float]] = {}
+    for degree, value in parts:
+        grouped.setdefault(degree, []).append(value)
+    return [math.fsum(grouped.get(degree, ())) for degree in range(max(grouped, default=0) + 1)]
+
+
+def _value(polynomial: list[float], factor: float) -> float:
+    total = 0.0
+    for coefficient in reversed(polynomial):
+        total = total * factor + coefficient
+    return total
+
+
+def _largest_factor(polynomial: list[float], cap: float) -> float:
+    """The largest f with polynomial(f) ≤ cap: infinity where it never gets there, 0 where it is never within."""
+    if not any(polynomial[1:]):
+        return math.inf if polynomial[0] <= cap else 0.0
+    if polynomial[0] > cap:
+        return 0.0
+    low, high = 0.0, 1.0
+    while _value(polynomial, high) <= cap:
+        low, high = high, high * 2.0
+        if math.isinf(high):
+            return math.inf
+    while low == 0.0 and high > 0.0 and _value(polynomial, high / 2.0) > cap:
+        high /= 2.0
+    if low == 0.0:
+        low = high / 2.0
+    while True:
+        middle = low + (high - low) / 2.0
+        if not low < middle < high:
+            return low
+        if _value(polynomial, middle) <= cap:
+            low = middle
+        else:
+            high = middle
+
+
+def headroom(priced: PricedTree, graph: JoinGraph, caps: Caps) -> float | None:
+    """The largest common factor on all rates that keeps the plan within its caps; None where nothing limits it."""
+    rows = _by_rows(graph)
+    factors = []
+    if math.isfinite(caps.cpu):
+        parts: list[tuple[int, float]] = []
+        for term in priced.terms:
+            degree = ((term.made | term.scanned) & ~rows).bit_count()
+            share = _row_share(graph, term.arriving, rows)
+            parts.append((degree + 1, term.value * share))
+            parts.append((degree, term.value - term.value * share))
+        factors.append(_largest_factor(_polynomial(parts), caps.cpu))
+    if math.isfinite(caps.memory_bytes):
+        factors.append(_largest_factor(_polynomial([((mask & ~rows).bit_count(), size) for mask, size in _kept(priced, graph)]), caps.memory_bytes))
+    factor = min(factors, default=math.inf)
+    if math.isinf(factor):
+        return None
+    # Horner's rule and fsum round differently: at factor 1 the priced figures have the last word.
+    within = priced.cpu <= caps.cpu and priced.memory_bytes <= caps.memory_bytes
+    return max(factor, 1.0) if within else min(factor, math.nextafter(1.0, 0.0))
+
+
+def lists_selectivities(priced: PricedTree, graph: JoinGraph) -> bool:
+    """Whether `validity` lists selectivities too: not for a join so wide in a graph so dense that it would take seconds."""
+    most = MAX_WORK if graph.observed else MAX_WORK_AT_ONCE
+    return sum(len(join.terms) for join in priced.joins) * len(graph.edges) <= most
+
+
+def validity(priced: PricedTree, model: CostModel, caps: Caps) -> list[Interval]:
+    """For every rate and every selectivity the interval in which the plan is within its caps, all else as it is.
+
+    A statistic is left out where no value of it alone would bring the plan within the caps; see `lists_selectivities`.
+    """
+    graph, rows = model.graph, _by_rows(model.graph)
+    cpu_of_set: dict[tuple[int, int], list[float]] = {}
+    cpu_of_arrival: dict[int, list[float]] = {}
+    for term in priced.terms:
+        cpu_of_set.setdefault((term.made, term.scanned), []).append(term.value)
+        if term.arriving & rows:
+            cpu_of_arrival.setdefault(term.arriving, []).append(term.value)
+    sets = [(part, math.fsum(values)) for part, values in cpu_of_set.items()]
+    kept = [((mask, 0), size) for mask, size in _kept(priced, graph)]
+
+    n, m = len(graph), len(graph.edges) if lists_selectivities(priced, graph) else 0
+    moved = _moved_at_once if len(sets) * n > ONE_BY_ONE and not graph.observed else _moved_one_by_one
+    cpu, memory = moved(graph, sets, rows, m), moved(graph, kept, rows, m)
+    for arriving, values in cpu_of_arrival.items():
+        per_second = model.per_second(arriving)
+        for i in bits(arriving & rows):
+            cpu[i] += math.fsum(values) * (1.0 / graph.window_seconds[i]) / per_second
+
+    intervals = []
+    for k in range(n + m):
+        value, domain_end = (graph.rates[k], math.inf) if k < n else (graph.edges[k - n].selectivity, 1.0)
+        high = min(_upper_end(value, priced.cpu, cpu[k], caps.cpu), _upper_end(value, priced.memory_bytes, memory[k], caps.memory_bytes))
+        if high >= 0.0:
+            name = f"{graph.names[k]}.rate" if k < n else f"predicates[{k - n}].selectivity"
+            intervals.append(Interval(name, 0.0, high if high < domain_end else None))
+    return intervals
+
+
+_Parts = list[tuple[tuple[int, int], float]]
+"""((set, scanned set or 0), value): values that are proportional to the sizes of both."""
+
+
+def _moved_one_by_one(graph: JoinGraph, parts: _Parts, rows: int, m: int) -> list[float]:
+    """For each stream, then for each of the first m predicates, the sum of the values that are proportional to its rate or selectivity."""
+    n = len(graph)
+    found: list[list[float]] = [[] for _ in range(n + m)]
+    for (made, scanned), value in parts:
+        for i in bits((made | scanned) & ~rows):
+            found[i].append(value)
+        for part in (made, scanned) if m else ():
+            for p in graph.factors(part)[1]:
+                found[n + p].append(value)
+    return [math.fsum(values) for values in found]
+
+
+def _moved_at_once(graph: JoinGraph, parts: _Parts, rows: int, m: int) -> list[float]:
+    """The same sums for thousands of sets of a large graph: row by row over arrays, 0.05 s where one by one takes a second.
+
+    Rows are added in their order, so figures are the same on every machine. Only where nothing is observed: then a predicate counts
+    in every set that holds both its ends.
+    """
+    n = len(graph)
+    width = (n + 7) // 8
+    moved = np.zeros(n + m)
+    counted = np.array([not rows >> i & 1 for i in range(n)])
+    left, right = np.array([edge.left for edge in graph.edges[:m]], np.int64), np.array([edge.right for edge in graph.edges[:m]], np.int64)
+    for start in range(0, len(parts), AT_ONCE):
+        chunk = parts[start : start + AT_ONCE]
+        values = np.array([value for _, value in chunk])[:, None]
+        inside = [_as_rows([part[k] for part, _ in chunk], n, width) for k in (0, 1)]
+        moved[:n] += np.add.reduce(np.where((inside[0] | inside[1]) & counted, values, 0.0), axis=0)
+        for rows_inside in inside if m else ():
+            moved[n:] += np.add.reduce(np.where(rows_inside[:, left] & rows_inside[:, right], values, 0.0), axis=0)
+    return [float(value) for value in moved]
+
+
+def _as_rows(masks: list[int], n: int, width: int) -> NDArray[np.bool_]:
+    """Sets as rows of booleans, one column a stream."""
+    packed = np.frombuffer(b"".join(mask.to_bytes(width, "little") for mask in masks), np.uint8).reshape(len(masks), width)
+    return np.unpackbits(packed, axis=1, count=n, bitorder="little").astype(np.bool_)
+
+
+def _upper_end(value: float, total: float, moving: float, cap: float) -> float:
+    """The largest value of a statistic with (total − moving) + moving · x / value ≤ cap; −1 where there is none."""
+    rest = max(0.0, total - moving)
+    if math.isinf(cap) or (moving <= 0.0 and rest <= cap):
+        return math.inf
+    if rest > cap:
+        return -1.0
+    high = value * ((cap - rest) / moving)
+    return max(high, value) if total <= cap else high

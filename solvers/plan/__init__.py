@@ -1,0 +1,1 @@
+"""A plan on the wire: its fields, its reasons."""

@@ -1,0 +1,192 @@
+"""A priced tree as a plan on the wire: operators, proof, headroom, validity, shortfall, fingerprint (contract §3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from models.fingerprint import fingerprint
+from models.plan import (
+    PLAN_FORMAT,
+    Algorithm,
+    Cost,
+    Operator,
+    OperatorKind,
+    Plan,
+    Proof,
+    Shortfall,
+    Termination,
+    Validity,
+)
+from models.request import Objective, PlanRequest, Query
+from solvers.caches.in_plans import CachedPlan
+from solvers.common.gap import gap_between
+from solvers.jtree.choice import objective_value
+from solvers.jtree.search import Found, Problem
+from solvers.model.cost import PricedProbe, PricedTree
+from solvers.model.graph import JoinGraph, bits
+from solvers.model.point import Point
+from solvers.model.sensitivity import headroom, validity
+from solvers.model.tree import Join, Tree
+from solvers.plan.explanation import explain, warnings_of
+
+if TYPE_CHECKING:
+    from solvers.allocation.in_plans import Relief
+
+BRIEF = "The time limit left no time to work out allocation, validity and the reasons for this plan."
+
+__all__ = ["Outcome", "build_plan", "normalised", "operators_of", "value_of"]
+
+
+def normalised(query: Query, graph: JoinGraph) -> Query:
+    """The query with every estimated selectivity filled in: a plan stands on its own."""
+    if all(predicate.selectivity is not None for predicate in query.predicates):
+        return query
+    predicates = [
+        predicate if predicate.selectivity is not None else predicate.model_copy(update={"selectivity": edge.selectivity})
+        for predicate, edge in zip(query.predicates, graph.edges, strict=True)
+    ]
+    return query.model_copy(update={"predicates": predicates})
+
+
+def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
+    """The joins of a priced tree, flat, inputs before users, the root last.
+
+    Each is handed over as a whole: a join of 200 inputs has 40,000 probes, and making objects of them one by one takes a third of a second.
+    """
+    model, graph = problem.model, problem.model.graph
+    ids = {node.mask: f"join-{number}" for number, node in enumerate(priced.nodes, 1)}
+
+    def name(tree: Tree) -> str:
+        return ids[tree.mask] if isinstance(tree, Join) else graph.names[tree]
+
+    def probe_of(inputs: list[str], probe: PricedProbe) -> dict[str, object]:
+        return {
+            "target": inputs[probe.target],
+            "algorithm": Algorithm.HASH if probe.hashed else Algorithm.NESTED_LOOP,
+            "predicates": probe.predicates,
+            "rate_in": probe.rate_in,
+            "rate_out": probe.rate_out,
+            "cpu": probe.cpu,
+        }
+
+    operators = []
+    for node, join in zip(priced.nodes, priced.joins, strict=True):
+        inputs = [name(child) for child in node.inputs]
+        root, size = node is priced.nodes[-1], priced.sizes[node.mask]
+        operators.append(
+            Operator.model_validate(
+                {
+                    "id": ids[node.mask],
+                    "kind": OperatorKind.BINARY_JOIN if len(inputs) == 2 else OperatorKind.MJOIN,
+                    "inputs": inputs,
+                    "streams": sorted(graph.names[i] for i in bits(node.mask)),
+                    "materialized": not root,
+                    "rate": size * model.per_second(node.mask),
+                    "state_tuples": 0.0 if root else size,
+                    "state_bytes": 0.0 if root else size * model.tuple_bytes(node.mask),
+                    "cpu": join.cpu,
+                    "states": [{"input": inputs[k], "indexed": state.indexed, "cpu": state.cpu} for k, state in enumerate(join.states)],
+                    "pipelines": [
+                        {"input": inputs[k], "probes": [probe_of(inputs, probe) for probe in pipeline.probes]}
+                        for k, pipeline in enumerate(join.pipelines)
+                    ],
+                }
+            )
+        )
+    return operators
+
+
+def gap_of(problem: Problem, value: float, bound: float | None) -> float | None:
+    """(value − bound) / value; for max_headroom, whose bound is above the value, (bound − value) / bound."""
+    return gap_between(value, bound, problem.objective is Objective.MAX_HEADROOM)
+
+
+def shortfall_of(problem: Problem, found: Found) -> Shortfall:
+    """What it would take: exact where the search proved it, otherwise the best of the plans it found."""
+    if (exact := found.lacking) is not None:
+        return Shortfall(
+            min_cpu=exact.min_cpu,
+            min_memory_bytes=exact.min_memory_bytes,
+            cpu_at_memory_cap=exact.cpu_at_memory_cap,
+            memory_bytes_at_cpu_cap=exact.memory_bytes_at_cpu_cap,
+            rate_scale=exact.rate_scale,
+        )
+    caps, points = problem.caps, (*found.points, found.best)
+    in_memory = [point.cpu for point in points if point.memory_bytes <= caps.memory_bytes]
+    in_cpu = [point.memory_bytes for point in points if point.cpu <= caps.cpu]
+    factors = [headroom(problem.model.price(point.tree), problem.model.graph, caps) for point in points]
+    return Shortfall(
+        min_cpu=min(point.cpu for point in points),
+        min_memory_bytes=min(point.memory_bytes for point in points),
+        cpu_at_memory_cap=min(in_memory, default=None),
+        memory_bytes_at_cpu_cap=min(in_cpu, default=None),
+        rate_scale=max((factor for factor in factors if factor), default=None),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the steps of planning came to; `build_plan` only writes it down."""
+
+    tree: Found
+    """What the search found and proved of plans without caches."""
+    found: Found
+    """The plan to write, and what is proven of it among all that the request allows."""
+    cached: CachedPlan | None = None
+    relief: Relief | None = None
+    """Where nothing fits: what is offered."""
+    termination: Termination = Termination.COMPLETE
+    brief: bool = False
+    """Whether to leave out what takes long, with a warning that says so."""
+
+
+def value_of(problem: Problem, point: Point, cached: CachedPlan | None) -> float:
+    """The objective's value of the plan, its caches counted."""
+    if cached is None or problem.objective is not Objective.MAX_HEADROOM:
+        return objective_value(problem, point)
+    factor = headroom(cached.total, problem.model.graph, problem.caps)
+    return math.inf if factor is None else factor
+
+
+def build_plan(request: PlanRequest, problem: Problem, outcome: Outcome) -> Plan:
+    """The plan on the wire."""
+    model, caps = problem.model, problem.caps
+    found, cached, relief = outcome.found, outcome.cached, outcome.relief
+    shortfall = None
+    if outcome.brief and not caps.admit(found.best):
+        shortfall = shortfall_of(problem, outcome.tree)
+    elif relief is not None:
+        shortfall = shortfall_of(problem, outcome.tree).model_copy(update={"windows": list(relief.windows), "output_rate": relief.output_rate})
+    priced = model.price(found.best.tree)
+    operators = operators_of(problem, priced)
+    caches, total = (cached.caches(), cached.total) if cached else ([], priced)
+    intervals = [] if outcome.brief else validity(total, model, caps)
+    bound = found.bound if found.proof is not Proof.NONE else None
+    tree_bound = outcome.tree.bound if outcome.tree.proof is not Proof.NONE else None
+    return Plan(
+        format=PLAN_FORMAT,
+        fingerprint=fingerprint(model.graph.names, operators, caches),
+        qualified=caps.admit(found.best),
+        proof=found.proof,
+        termination=outcome.termination,
+        bound=bound,
+        gap=gap_of(problem, value_of(problem, found.best, cached), bound),
+        tree_proof=outcome.tree.proof,
+        tree_bound=tree_bound,
+        query=normalised(request.query, model.graph),
+        resources=request.resources,
+        costs=request.costs,
+        objective=request.objective,
+        cost=Cost(cpu=total.cpu, memory_bytes=total.memory_bytes, memory_tuples=priced.memory_tuples, output_rate=priced.output_rate),
+        headroom=headroom(total, model.graph, caps),
+        operators=operators,
+        caches=caches,
+        allocation=relief.allocation if relief else None,
+        shortfall=shortfall,
+        validity=[Validity(statistic=entry.statistic, low=entry.low, high=entry.high) for entry in intervals],
+        explanation=explain(problem, found, total, shortfall, outcome.termination, outcome.brief)
+        + (cached.sentences(outcome.tree.best.cpu) if cached else []),
+        warnings=([BRIEF] if outcome.brief else []) + warnings_of(problem, priced),
+    )

@@ -1,0 +1,1 @@
+"""Two streams (paper 4)."""
