@@ -52,7 +52,7 @@ LIBRARIES = (
     "ortools.sat.python.cp_model",
     "pulp",
     "solvers.allocation.in_plans",
-    *(f"solvers.{method.value}" for method in Method),
+    *(f"solvers.jtree.{method.value}" for method in Method),
 )
 """What searches import when they first need it."""
 
