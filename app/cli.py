@@ -348,7 +348,7 @@ def export_command(arguments: argparse.Namespace) -> int:
 def stats_command(arguments: argparse.Namespace) -> int:
     from spark_adapter.stats import stats
 
-    put(stats(Path(arguments.dir)).model_dump_json(indent=2))
+    put(stats(arguments.dir).model_dump_json(indent=2))
     return DONE
 
 
