@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from models.method import Method
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
@@ -189,12 +191,13 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
 
 def load_kernels(request: PlanRequest) -> None:
     """Load what was compiled at installation before the request's time limit starts to run."""
-    from models.request import Method
+    from models.method import Compiled
 
-    if request.options.method not in (Method.MJOIN, Method.BJTREE):
+    needed = request.options.method.can.compiled
+    if needed is not Compiled.NONE:
         from solvers.jtree.warm import SMALL, warm
 
-        warm(large=len(request.query.streams) > SMALL or request.options.method not in (Method.AUTO, Method.EXACT))
+        warm(large=needed is Compiled.ALL or len(request.query.streams) > SMALL)
 
 
 def plan_command(arguments: argparse.Namespace) -> int:
@@ -398,7 +401,7 @@ def _command(
 def _request_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a request, or a plan to make again, as JSON or YAML; - is standard input")
     parser.add_argument("--url", help="ask this server instead of planning here; its key, if it asks for one, is WATERSMEET_API_KEY")
-    parser.add_argument("--method", help="overrides the request's options.method")
+    parser.add_argument("--method", help=f"overrides the request's options.method: {', '.join(Method)}")
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="overrides the request's options.time_limit")
     parser.add_argument("--strict", action="store_true", help="exit 1 when nothing fits the caps")
     parser.add_argument("--quiet", action="store_true", help="show no progress; there is none either where standard error is no terminal")

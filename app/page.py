@@ -7,11 +7,15 @@ a request holds, it cannot become part of the page.
 
 from __future__ import annotations
 
+import json
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Response
 from fastapi.staticfiles import StaticFiles
+
+from models.request import CacheMode, Comparison, Costs, Method, Objective
 
 __all__ = ["add_page"]
 
@@ -31,11 +35,24 @@ class _Modules(StaticFiles):
         return response
 
 
+def _choices() -> str:
+    """What a request may choose from, for the page's form: the names that the models know, with a sentence where there is one."""
+    choices = {
+        "/objective": dict.fromkeys(Objective, ""),
+        "/options/method": {method: method.can.says for method in Method},
+        "/options/caches": dict.fromkeys(CacheMode, ""),
+        "/query/predicates/op": dict.fromkeys(Comparison, ""),
+        "/costs": dict.fromkeys(Costs.model_fields, ""),
+    }
+    return json.dumps(choices, separators=(",", ":"))
+
+
 def add_page(app: FastAPI) -> None:
     """The route, and what the page loads."""
+    index = (FOLDER / "index.html").read_text("utf-8").replace("CHOICES", escape(_choices())).encode()
     app.mount("/static/page", _Modules(directory=FOLDER), name="page")
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
         headers = {"Content-Security-Policy": PAGE_POLICY, "Referrer-Policy": "no-referrer", **FRESH}
-        return Response((FOLDER / "index.html").read_bytes(), headers=headers, media_type="text/html")
+        return Response(index, headers=headers, media_type="text/html")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from models.plan import Frontier, FrontierPoint, Proof, Termination
-from models.request import CacheMode, Method, Objective, PlanRequest
+from models.request import CacheMode, Objective, PlanRequest
 from solvers.caches.claims import can_exist, least_cpu, with_caches_allowed
 from solvers.caches.in_plans import CachedPlan, cached_frontier
 from solvers.common.deadline import NOBODY, Deadline, Progress
@@ -25,8 +25,6 @@ from solvers.planner import begin, problem_of, search
 
 __all__ = ["frontier"]
 
-_WHOLE_FRONTIER = (Method.AUTO, Method.EXACT)
-"""Methods that search all join trees; the others give the trade-offs among the plans they found."""
 SEARCHING = 0.7  # of the time limit: the rest is for caches and for writing the plans
 CACHING = 0.5  # of what is left after that
 CACHED_TREES = 12  # trees of a long frontier that are tried with caches, spread all along it: a few milliseconds each
@@ -70,7 +68,7 @@ def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
             if place == first:
                 progress.ended(made)
             written[place] = FrontierPoint(cpu=step.point.cpu, memory_bytes=step.point.memory_bytes, plan=made)
-    tree_proof = found.proof if request.options.method in _WHOLE_FRONTIER else Proof.NONE
+    tree_proof = found.proof if request.options.method.can.whole_frontier else Proof.NONE
     proof = tree_proof
     if tree_proof is Proof.OPTIMAL and not _caches_cannot_beat(problem, request.options.caches, steps):
         proof = Proof.BOUNDED
@@ -128,12 +126,10 @@ def _best(problem: Problem, steps: Sequence[_Step]) -> int:
 
 
 def _search(request: PlanRequest, problem: Problem, deadline: Deadline) -> Found:
-    from solvers.jtree.auto import EXACT_STREAMS
-
-    too_large = max(component.bit_count() for component in problem.model.graph.components) > EXACT_STREAMS
-    if request.options.method not in _WHOLE_FRONTIER:
+    can = request.options.method.can
+    if not can.whole_frontier:
         return search(request, problem, deadline)
-    if request.options.method is Method.AUTO and too_large:
+    if can.largest is not None and max(part.bit_count() for part in problem.model.graph.components) > can.largest:
         found = search(request, problem, deadline)  # what it proves is about its best plan alone
         return replace(found, proof=Proof.BOUNDED) if found.proof is Proof.OPTIMAL else found
     from solvers.jtree.exact import frontier_search  # numba takes a while to import

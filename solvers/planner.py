@@ -1,50 +1,23 @@
-"""From a request to a plan, in named steps: graph, search, caches, claims, allocation, plan.
-
-`METHODS` names every search; the seam is `solvers.jtree.search`.
-"""
+"""From a request to a plan, in named steps: graph, search, caches, claims, allocation, plan."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 
 from models.plan import Plan, Termination
-from models.request import Method, PlanRequest
+from models.request import PlanRequest
 from solvers.caches.claims import with_caches_allowed
 from solvers.caches.in_plans import CachedPlan, caches_in_plans
 from solvers.common.deadline import NOBODY, Deadline, Progress
-from solvers.jtree.search import Found, Problem, Search, structure_key
+from solvers.jtree.registry import run
+from solvers.jtree.search import Found, Problem, structure_key
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
 from solvers.model.point import Caps
 from solvers.plan.builder import Outcome, build_plan, value_of
 
-__all__ = ["METHODS", "begin", "plan", "problem_of", "search", "written"]
-
-
-def _lazily(module: str, name: str) -> Search:
-    """A search that is imported when it is first called: the command line must start fast."""
-
-    def call(problem: Problem, deadline: Deadline) -> Found:
-        function: Callable[[Problem, Deadline], Found] = getattr(import_module(module), name)
-        return function(problem, deadline)
-
-    return call
-
-
-METHODS: dict[Method, Search] = {
-    Method.AUTO: _lazily("solvers.jtree.auto", "auto"),
-    Method.EXACT: _lazily("solvers.jtree.exact", "exact"),
-    Method.CP_SAT: _lazily("solvers.jtree.cp_sat", "cp_sat"),
-    Method.TWO_LAYER: _lazily("solvers.jtree.two_layer", "two_layer"),
-    Method.STATE_SELECTION: _lazily("solvers.jtree.state_selection", "state_selection"),
-    Method.STATE_REMOVAL: _lazily("solvers.jtree.state_removal", "state_removal"),
-    Method.MJOIN: _lazily("solvers.jtree.mjoin", "mjoin"),
-    Method.BJTREE: _lazily("solvers.jtree.bjtree", "bjtree"),
-    Method.ANYTIME: _lazily("solvers.jtree.anytime", "anytime"),
-}
+__all__ = ["begin", "plan", "problem_of", "search", "written"]
 
 
 def problem_of(request: PlanRequest) -> Problem:
@@ -63,7 +36,7 @@ def problem_of(request: PlanRequest) -> Problem:
 
 def search(request: PlanRequest, problem: Problem, deadline: Deadline) -> Found:
     """What the request's method finds."""
-    return METHODS[request.options.method](problem, deadline)
+    return run(request.options.method, problem, deadline)
 
 
 def begin(problem: Problem, progress: Progress) -> None:

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from models.plan import Allocation, Allowance, EstimateRequest, Renewal, StreamShare, WindowSuggestion
-from models.request import Method, PlanRequest, Query
+from models.request import PlanRequest, Query
 from solvers.allocation.freshness import Refresh, ages, cover_shares, cpu_of, greedy_shares, joint_shares, residences, split_tolerance
 from solvers.allocation.neighbours import neighbours
 from solvers.allocation.productivity import PlanPaths, paths_of_plan, results_of
@@ -48,7 +48,6 @@ __all__ = ["Relief", "Shared", "relieve", "share_out", "thin_out"]
 
 SMALL = 8  # streams up to which plans that the search did not keep are tried as well
 STEPS_PER_SECOND, MAX_STEPS = 60, 300  # of them, by the request's time limit: two milliseconds each, so that most of it is left
-ANY_TREE = (Method.AUTO, Method.EXACT, Method.CP_SAT, Method.ANYTIME)  # methods that may answer with any join tree
 MAX_PLANS = 12  # of those found, the ones with the least CPU at full load; the bound may end it sooner
 WORTH_THINNING = 0.05  # of the cap: letting in less frees no more than what keeping the windows takes
 LEAST_RENEWAL = 0.2  # of full load, for subresults that no predicate speaks of
@@ -215,7 +214,7 @@ class _Contest:
 
 def _more_plans(request: PlanRequest) -> int:
     """How many plans beyond those found may be tried: none where the shape or the kind of plan is the caller's choice."""
-    if isinstance(request, EstimateRequest) or request.options.method not in ANY_TREE or len(request.query.streams) > SMALL:
+    if isinstance(request, EstimateRequest) or not request.options.method.can.any_tree or len(request.query.streams) > SMALL:
         return 0
     return int(min(MAX_STEPS, STEPS_PER_SECOND * request.options.time_limit))
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from models.plan import Cache, CacheKind
-from models.request import CacheMode, Method, Objective, PlanRequest
+from models.request import CacheMode, Objective, PlanRequest
 from solvers.caches.attributes import Attributes
 from solvers.caches.candidates import CacheCandidate, GroupKey, Pipelines, prefix_candidates, program_of
 from solvers.caches.claims import can_exist, least_cpu
@@ -201,7 +201,7 @@ def _wide_trees(request: PlanRequest, problem: Problem, found: Found, deadline: 
 
 def _worth_more_trees(request: PlanRequest, problem: Problem, found: Found) -> bool:
     """Whether the whole frontier is cheap to have and some tree with caches could beat what was found."""
-    if request.options.method not in (Method.AUTO, Method.EXACT) or not 3 <= len(problem.model.graph) <= FRONTIER_STREAMS:
+    if not request.options.method.can.whole_frontier or not 3 <= len(problem.model.graph) <= FRONTIER_STREAMS:
         return False
     if problem.objective is not Objective.MIN_CPU or not problem.caps.admit(found.best):
         return True

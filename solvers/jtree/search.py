@@ -2,7 +2,7 @@
 
 A search is a function `(Problem, Deadline) -> Found`. It returns plans and what it proved of them; it keeps to
 its deadline and then returns its best so far; given the same problem and time enough, it returns the same plan.
-To add one: a new file with such a function, and one line in `planner.METHODS`.
+To add one: a new file with such a function, and an entry in `models.method`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 
 import httpx
 import pytest
@@ -53,15 +54,22 @@ def test_its_examples_are_those_of_the_document(pytestconfig: pytest.Config) -> 
     assert json.loads(copy.read_text("utf-8")) == examples
 
 
-def test_its_choices_are_those_of_a_request() -> None:
-    form = (FOLDER / "form.js").read_text("utf-8")
+def test_its_choices_are_those_of_a_request(service: httpx.Client) -> None:
+    found = re.search(r'<meta name="choices" content="([^"]*)">', service.get("/").text)
+    assert found
+    listed = json.loads(unescape(found[1]))
+    for name, choices in (
+        ("/query/predicates/op", Comparison),
+        ("/objective", Objective),
+        ("/options/method", Method),
+        ("/options/caches", CacheMode),
+    ):
+        assert list(listed[name]) == [choice.value for choice in choices]
+    assert list(listed["/costs"]) == list(Costs.model_fields)
+    for name in listed:
+        assert f'CHOICES["{name}"]' in (FOLDER / "form.js").read_text("utf-8")
 
-    def listed(name: str) -> list[str]:
-        found = re.search(rf"{re.escape(name)}(?:\"?:| =) (\[[^\]]*\])", form)
-        assert found, name
-        values: list[str] = json.loads(found[1])
-        return values
 
-    for name, choices in (("OPS", Comparison), ("/objective", Objective), ("/options/method", Method), ("/options/caches", CacheMode)):
-        assert listed(name) == [choice.value for choice in choices]
-    assert listed("COSTS") == list(Costs.model_fields)
+def test_it_says_what_each_search_is_for(service: httpx.Client) -> None:
+    page = unescape(service.get("/").text)
+    assert all(method.can.says in page for method in Method)
