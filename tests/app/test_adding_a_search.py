@@ -52,24 +52,24 @@ def said(house: Path, *command: str) -> str:
 
 
 def test_it_stands_in_the_openapi_document(house: Path) -> None:
-    document = json.loads(said(house, "-m", "app.cli", "openapi"))
+    document = json.loads(said(house, "-m", "app", "openapi"))
     assert "two_plans" in document["components"]["schemas"]["Method"]["enum"]
 
 
 def test_the_command_line_lists_and_runs_it(house: Path) -> None:
-    assert "two_plans" in said(house, "-m", "app.cli", "plan", "--help")
-    plan = json.loads(said(house, "-m", "app.cli", "plan", "--method", "two_plans", str(EXAMPLE)))
+    assert "two_plans" in said(house, "-m", "app", "plan", "--help")
+    plan = json.loads(said(house, "-m", "app", "plan", "--method", "two_plans", str(EXAMPLE)))
     assert "Tried two plans." in plan["explanation"]
 
 
 def test_its_plans_make_a_frontier(house: Path) -> None:
-    frontier = json.loads(said(house, "-m", "app.cli", "frontier", "--format", "json", "--method", "two_plans", str(EXAMPLE)))
+    frontier = json.loads(said(house, "-m", "app", "frontier", "--format", "json", "--method", "two_plans", str(EXAMPLE)))
     assert len(frontier["points"]) >= 2
     assert frontier["proof"] == "none"
 
 
 def test_the_page_offers_it_and_workers_load_it(house: Path) -> None:
-    code = "from app import page; print(page._choices()); from solvers.jtree.warm import LIBRARIES; print(LIBRARIES)"
+    code = "from app.service import page; print(page._choices()); from solvers.jtree.warm import LIBRARIES; print(LIBRARIES)"
     choices, libraries = said(house, "-c", code).splitlines()
     assert json.loads(choices)["/options/method"]["two_plans"] == "A greedy tree or one join, whichever is better."
     assert "solvers.jtree.two_plans" in libraries
