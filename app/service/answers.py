@@ -13,8 +13,9 @@ import asyncio
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import version
+from typing import Any
 
 from app.service.body import BodyError, decode_json
 from app.service.endpoints import Endpoint
@@ -103,18 +104,24 @@ class Answers:
     @property
     def sharing(self) -> int:
         """Requests that wait for the solve of another one."""
-        return sum(flight.waiting - 1 for flight in self._flights.values())
+        return sum(max(0, flight.waiting - 1) for flight in self._flights.values())
 
     def in_flight(self, key: Key) -> bool:
         """Whether somebody is waiting for the same answer."""
         return key in self._flights
 
-    async def solve(self, key: Key, work: Work, tell: Tell | None = None) -> Answer:
-        """The answer of `work`, or of the same work that is being done already. Cancelled, it is stopped with the last who waits."""
+    def solve(self, key: Key, work: Work, tell: Tell | None = None) -> Coroutine[Any, Any, Answer]:
+        """The answer of `work`, or of the same work that is being done already. Cancelled, it is stopped with the last who waits.
+
+        It is in flight from this call on, so that of two who ask in the same moment the second is seen to share.
+        """
         flight = self._flights.get(key)
         if flight is None:
             flight = self._flights[key] = _Flight()
             flight.task = asyncio.ensure_future(self._work(key, work, flight.tell if tell else None))
+        return self._wait(key, flight, tell)
+
+    async def _wait(self, key: Key, flight: _Flight, tell: Tell | None) -> Answer:
         assert flight.task is not None
         flight.waiting += 1
         if tell:

@@ -14,7 +14,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import ExitStack, asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -164,12 +164,12 @@ def _solve_route(
         headers = {"ETag": f'"{answer.etag}"', "X-Cache": source, **_timing(answer, source), **vary}
         return Response(answer.body, headers=headers, media_type="application/json")
 
-    async def work(key: Key | None, request_id: str, body: bytes, newest: Newest | None) -> Answer:
-        def ask(tell: Tell | None) -> Awaitable[Answer]:
+    def work(key: Key | None, request_id: str, body: bytes, newest: Newest | None) -> Coroutine[Any, Any, Answer]:
+        def ask(tell: Tell | None) -> Coroutine[Any, Any, Answer]:
             return pool.solve(index, request_id, body, tell)
 
         tell = newest.put if newest else None
-        return await (answers.solve(key, ask, tell) if key else ask(tell))
+        return answers.solve(key, ask, tell) if key else ask(tell)
 
     def stream(request: Request, solving: asyncio.Future[Answer], newest: Newest, source: str) -> Response:
         def finished(status: int, told: int) -> None:

@@ -134,7 +134,10 @@ def kept(answers: Answers, name: str, size: int, **fields: Any) -> None:
     async def work(_: Tell | None) -> Answer:
         return answer
 
-    assert asyncio.run(answers.solve(name.encode(), work)) is answer
+    async def solved() -> Answer:
+        return await answers.solve(name.encode(), work)
+
+    assert asyncio.run(solved()) is answer
 
 
 def test_what_is_kept_has_a_bound_and_the_least_recently_used_goes_first() -> None:
