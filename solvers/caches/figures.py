@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from solvers.caches.attributes import Attributes, Key
+from solvers.model.attributes import Attributes, Key
 from solvers.model.cost import CostModel
 
 __all__ = ["ENTRY_BYTES", "Figures", "figures", "update_cost"]

@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from solvers.caches.attributes import Attributes
 from solvers.caches.figures import update_cost
 from solvers.caches.joint_orders import CacheableJoin
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import SUMMED
+from solvers.model.attributes import Attributes
 from solvers.model.cost import CostModel
 from solvers.model.probe_order import best_join
 

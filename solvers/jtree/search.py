@@ -2,18 +2,21 @@
 
 A search is a function `(Problem, Deadline) -> Found`. It returns plans and what it proved of them; it keeps to
 its deadline and then returns its best so far; given the same problem and time enough, it returns the same plan.
-To add one: a new file with such a function, and one line in `planner.METHODS`.
+To add one: a new file with such a function, and an entry in `models.method`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from models.plan import Proof, Termination
-from models.request import Objective
+from models.request import Objective, Options, Query
 from solvers.common.deadline import Deadline
+from solvers.model.attributes import Attributes
 from solvers.model.cost import CostModel
+from solvers.model.graph import freshness_of
 from solvers.model.point import NO_CAPS, Caps, Point
 from solvers.model.tree import Join, Tree, joins
 
@@ -23,14 +26,43 @@ ALL_TREES = "all join trees"
 """The space of searches that look at every join tree, whose proofs may stand in a plan."""
 
 
-@dataclass(frozen=True, slots=True)
+DEFAULTS = Options()
+
+
+@dataclass(frozen=True)
 class Problem:
-    """Find the join tree that is best by `objective` within `caps`."""
+    """Find the plan that is best by `objective` within `caps`: all that the steps of planning need to know of a request.
+
+    Searches for a join tree look at the first three and the seed alone; a problem that is only searched may do without the query.
+    """
 
     model: CostModel
     caps: Caps = NO_CAPS
     objective: Objective = Objective.MIN_CPU
-    seed: int = 0
+    options: Options = DEFAULTS
+    query: Query | None = None
+    shape_given: bool = False
+    """Whether the plan's shape is the caller's: no other may be tried."""
+
+    @property
+    def seed(self) -> int:
+        return self.options.seed
+
+    @property
+    def asked(self) -> Query:
+        """The query as it was asked."""
+        assert self.query is not None
+        return self.query
+
+    @cached_property
+    def attributes(self) -> Attributes:
+        """What tuples can be looked up by."""
+        return Attributes.of(self.asked, self.model.graph)
+
+    @cached_property
+    def freshness(self) -> tuple[float, ...]:
+        """How old results may be, measured on each stream, in seconds; infinity where nothing is stated."""
+        return freshness_of(self.asked, self.model.graph)
 
 
 @dataclass(frozen=True, slots=True)

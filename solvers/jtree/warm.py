@@ -17,6 +17,7 @@ from solvers.jtree.anytime import anytime
 from solvers.jtree.compiled.linearised import linearised
 from solvers.jtree.compiled.sets import best_binary_tree, best_mjoin_orders
 from solvers.jtree.exact import exact, frontier_search
+from solvers.jtree.registry import module_of
 from solvers.jtree.search import Problem
 from solvers.model.cost import CostModel
 from solvers.model.graph import Edge, JoinGraph
@@ -52,7 +53,7 @@ LIBRARIES = (
     "ortools.sat.python.cp_model",
     "pulp",
     "solvers.allocation.in_plans",
-    *(f"solvers.jtree.{method.value}" for method in Method),
+    *map(module_of, Method),
 )
 """What searches import when they first need it."""
 

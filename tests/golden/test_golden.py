@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.cli import main
+from app.commands.main import main
 from models.request import PlanRequest
 from solvers.planner import plan
 

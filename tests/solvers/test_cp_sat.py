@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.plan import Proof
-from models.request import Costs, Objective, Query
+from models.request import Costs, Objective, Options, Query
 from solvers.common.deadline import Deadline
 from solvers.common.errors import MethodError
 from solvers.jtree import cp_sat as program
@@ -129,4 +129,4 @@ def test_headroom_is_refused_with_a_method_that_would_do() -> None:
 def test_the_same_problem_and_seed_have_the_same_plan() -> None:
     model = keyed_model(9, 9)
     caps = Caps(memory_bytes=model.leaves_bytes() * 1.5)
-    assert cp_sat(Problem(model, caps, seed=1), soon()) == cp_sat(Problem(model, caps, seed=1), soon())
+    assert cp_sat(Problem(model, caps, options=Options(seed=1)), soon()) == cp_sat(Problem(model, caps, options=Options(seed=1)), soon())
