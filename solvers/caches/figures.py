@@ -34,12 +34,12 @@ from typing import NamedTuple
 from solvers.caches.attributes import Attributes, Key
 from solvers.model.cost import CostModel
 
-__all__ = ["ENTRY_BYTES", "Figures", "Flow", "figures", "update_cost"]
+__all__ = ["ENTRY_BYTES", "Figures", "Traffic", "figures", "update_cost"]
 
 ENTRY_BYTES = 32.0  # a slot of a hash table: the key's hash, a reference, a length, a time
 
 
-class Flow(NamedTuple):
+class Traffic(NamedTuple):
     """What goes through a segment of a pipeline per second, without a cache."""
 
     lookups: float
@@ -109,7 +109,7 @@ def _new_keys(attributes: Attributes, key: Key) -> tuple[float, float]:
     return distinct, seconds
 
 
-def figures(model: CostModel, attributes: Attributes, key: Key, flow: Flow, segment: int, kept: int) -> Figures:
+def figures(model: CostModel, attributes: Attributes, key: Key, flow: Traffic, segment: int, kept: int) -> Figures:
     """The figures of a cache of `segment` that is looked up by `key` and kept up to date from the join of `kept`."""
     lookups, results, replaced = flow
     distinct, seconds = _new_keys(attributes, key)
