@@ -1,6 +1,6 @@
 """Settings of the service: one environment variable each, WATERSMEET_ and the field's name in capitals.
 
-`settings_table` is the one documented table of them; the README holds a copy that a test compares.
+`settings_table` is the one documented table of them; docs/service.md holds a copy that a test compares.
 """
 
 from __future__ import annotations
