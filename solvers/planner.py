@@ -67,7 +67,7 @@ def search(request: PlanRequest, problem: Problem, deadline: Deadline) -> Found:
 
 
 def begin(problem: Problem, progress: Progress) -> None:
-    """What comes before any search."""
+    """Refuse what no double can hold, and tell whoever waits which problem is being solved."""
     problem.model.check_range()
     progress.begin(problem)
     progress.doing("searching")
@@ -88,14 +88,14 @@ def plan(request: PlanRequest, progress: Progress = NOBODY) -> Plan:
 
 
 def written(request: PlanRequest, problem: Problem, tree: Found, cached: CachedPlan | None, deadline: Deadline) -> Plan:
-    """The plan of a tree, or of a tree with caches: what is proven of it, what may probe where nothing fits, and all its figures."""
+    """Write the plan of a tree, or of a tree with caches: its figures, what is proven of it and, where nothing fits, who may probe how much."""
     termination = tree.termination if tree.termination is not Termination.COMPLETE else deadline.termination()
     best, relief = tree, None
     if cached is not None:
         points = sorted((*tree.points, cached.point), key=lambda point: (point.cpu, point.memory_bytes, structure_key(point.tree)))
         best = replace(tree, best=cached.point, points=tuple(points), lacking=None)
     elif not problem.caps.admit(tree.best):
-        from solvers.allocation.in_plans import relieve  # requests that fit do without it
+        from solvers.allocation.in_plans import relieve  # imported late: only requests that nothing fits need it
 
         relief = relieve(problem, request, tree, deadline)
         best = relief.found

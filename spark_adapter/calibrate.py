@@ -118,7 +118,7 @@ STATE = ("keep", "read", "drop", "per batch")
 
 
 def calibrate(out: TextIO = sys.stderr, master: str | None = None, batches_per_window: float = 8.0) -> Costs:
-    """Measure and fit on a session of our own; `out` is told how it goes. The costs are for windows that last `batches_per_window` batches."""
+    """Start a Spark session, measure, and fit. Progress goes to `out`, line by line. The costs are for windows of `batches_per_window` batches."""
     steps: list[Observation] = []
     states: list[Observation] = []
     with tempfile.TemporaryDirectory(prefix="watersmeet-") as folder:

@@ -79,7 +79,7 @@ def _answer(
 ) -> AllocationAnswer:
     """`steps` and `output` where tuples are dropped on the way; otherwise they follow from the units.
 
-    Without a bound of its own an answer has that of the capacity alone, which any numbers of units share out best.
+    An answer without a bound of its own gets the bound of the fractional knapsack, which no states, whole units or dropped tuples can exceed.
     """
     steps = steps or [[amount * arriving for arriving in path.arriving] for path, amount in zip(paths, units, strict=True)]
     yields = output or [amount * path.output for path, amount in zip(paths, units, strict=True)]

@@ -42,13 +42,13 @@ def can_exist(model: CostModel, mode: CacheMode) -> bool:
 
 
 def least_cpu(model: CostModel) -> float:
-    """What every plan must do: keep the windows and make the results."""
+    """The CPU of what every plan has to do: keep the windows and make the results."""
     keeping = min(model.costs.append, model.costs.insert + model.costs.delete)
     return math.fsum([model.costs.join * model.rate(model.graph.all), *(keeping * rate for rate in model.graph.rates)]) / SUMMED
 
 
 def _bound(problem: Problem, least: float) -> float:
-    """What no plan with caches is better than, by the objective; `least` is what every plan needs of CPU."""
+    """A bound of the objective for plans with caches; `least` is the CPU that every plan needs."""
     model, caps = problem.model, problem.caps
     if problem.objective is Objective.MIN_CPU:
         return least
@@ -58,7 +58,7 @@ def _bound(problem: Problem, least: float) -> float:
 
 
 def _least(problem: Problem, query: Query, tree: Found, best: Found, deadline: Deadline) -> float:
-    """A lower bound of the CPU of all plans, worked out as far as it matters: under the objective, and where the cap on CPU decides."""
+    """A lower bound of the CPU of all plans. The costly one is worked out only where it can matter: for min_cpu, and where the CPU cap decides."""
     least, caps = least_cpu(problem.model), problem.caps
     fits = caps.admit(best.best)
     enough = tree.best.cpu if fits else caps.cpu
@@ -69,9 +69,8 @@ def _least(problem: Problem, query: Query, tree: Found, best: Found, deadline: D
 
 
 def with_caches_allowed(problem: Problem, request: PlanRequest, tree: Found, best: Found, value: float, deadline: Deadline) -> Found:
-    """`best`, the plan that was chosen with or without caches, with what is proven of it; `tree` is what the search found and proved.
-
-    `value` is what `best` has by the objective, its caches counted.
+    """What is proven of `best`, the plan that was chosen, with or without caches. `tree` is what the search found and proved without caches,
+    `value` the objective's value of `best`, its caches counted.
     """
     model, caps = problem.model, problem.caps
     if not can_exist(model, request.options.caches):
