@@ -59,7 +59,7 @@ def joint(capacity: float, paths: Sequence[Path], required: Mapping[str, float])
 
 
 def _most_units(capacity: float, path: Path, required: Mapping[str, float]) -> float:
-    """The most units of a path that can be of use: as many as the capacity pays for; of a path that takes and yields nothing, as many as its states need."""
+    """The most units of a path that can be of use: what the capacity pays for; where it takes and yields nothing, what its states need."""
     if path.resources > 0.0:
         return min(path.limit, capacity / path.resources)
     if path.output > 0.0:
