@@ -45,7 +45,7 @@ def compiled(
     bound = bindings if isinstance(bindings, Bindings) else read_bindings(bindings)
     check_tree(checked)
     check_shed(checked, shed)
-    # What names and expressions mean is for the bindings' settings to say, here as when it runs.
+    # The bindings' settings decide what names and expressions mean, so they apply while the plan is checked as well.
     with applied(spark, changeable(bound, spark)):
         return _built(checked, bound, spark, engine, cells)
 

@@ -27,7 +27,7 @@ from spark_adapter.metrics import METRICS, metrics_text
 
 __all__ = ["Built", "Measuring", "Pipeline", "Progress", "applied", "changeable"]
 
-POLL_SECONDS = 0.5  # Spark keeps the progress of its last hundred batches, and no batch is that short
+POLL_SECONDS = 0.5  # between two looks at Spark's reports, of which it keeps the last hundred: no hundred batches take less than this
 STATISTICS = "statistics.jsonl"
 LAST_LINES = 100  # of the statistics, where a file cannot be added to
 
@@ -193,7 +193,7 @@ class Pipeline:
                 self._take(report)
 
     def _unread(self) -> list[Mapping[str, Any]]:
-        """Oldest first. Read from the newest backwards: each report costs a conversation with the JVM."""
+        """Reports that were not read before, the oldest first. Read from the newest backwards, because every report is fetched from the JVM."""
         reports = self._running()._jsq.recentProgress()
         found: list[Mapping[str, Any]] = []
         for i in range(len(reports) - 1, -1, -1):
@@ -242,13 +242,13 @@ class Pipeline:
 
 
 def changeable(bindings: Bindings, spark: SparkSession) -> dict[str, str]:
-    """Of the bindings' settings those that a session which is open can still take on."""
+    """Those of the bindings' settings that can still be changed in a session that is open."""
     return {key: value for key, value in bindings.spark.items() if spark.conf.isModifiable(key)}
 
 
 @contextmanager
 def applied(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """The session with these settings. A query keeps those it was started with, so they need not stay."""
+    """The session has these settings inside the block. A query keeps the settings it was started with, so they are undone afterwards."""
     before = {key: spark.conf.get(key, None) for key in wanted}
     try:
         for key, value in wanted.items():

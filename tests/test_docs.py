@@ -1,13 +1,16 @@
-"""What the documents name is there: a reader who follows names from the README gets to the code."""
+"""What documents and docstrings say is so: names lead to the code, and examples give what they show."""
 
 from __future__ import annotations
 
+import doctest
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from solvers.model.cost import CostModel
+from tests.sizes import product_files
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -32,6 +35,7 @@ TERMS = {
     "tree_proof",
     "watermark",
 }
+EXAMPLES = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in product_files() if ">>> " in path.read_text(encoding="utf-8")]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -53,3 +57,9 @@ def test_the_way_from_the_readme_to_hash_or_nested_loop_is_written_down() -> Non
 def test_the_glossary_explains_every_term() -> None:
     explained = set(re.findall(r"\*\*([^*]+)\*\*", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")))
     assert TERMS - explained == set()
+
+
+@pytest.mark.parametrize("module", EXAMPLES)
+def test_examples_in_docstrings_give_what_they_show(module: str) -> None:
+    outcome = doctest.testmod(import_module(module))
+    assert outcome.attempted and not outcome.failed
