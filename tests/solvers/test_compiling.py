@@ -31,7 +31,7 @@ def place() -> Iterator[Path]:
     """Sources and a home that may only be read, and an empty folder for temporary files."""
     folder = Path(tempfile.mkdtemp())
     (folder / "source").mkdir()
-    shutil.copy(SOLVERS / "compiling.py", folder / "source")
+    shutil.copy(SOLVERS / "jtree" / "compiled" / "compiling.py", folder / "source")
     (folder / "source" / "toy.py").write_text(TOY)
     (folder / "source").chmod(0o555)
     (folder / "home").mkdir(mode=0o555)

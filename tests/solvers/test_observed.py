@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from models.request import MAX_OBSERVED, Costs, Observed, PlanRequest, Query
-from solvers.jtree.compiled import sets as kernels
-from solvers.jtree.compiled.sets import connected_sets, first_observed
+from solvers.jtree.compiled.tables import MOST_TABLED, connected_sets, first_observed
 from solvers.jtree.lower_bound import _shrinking, log2_floor
 from solvers.model.cost import CostModel
 from solvers.model.graph import JoinGraph, bits, join_graph, product
@@ -71,7 +70,7 @@ def test_the_first_observed_set_inside_each_is_found() -> None:
         for mask in range(graph.all + 1):
             inside = [o for o, (subset, _) in enumerate(graph.observed) if subset & ~mask == 0]
             assert table[mask] == min(inside, default=len(graph.observed))
-        assert first_observed(masks, kernels.MOST_TABLED + 1, 1 << 40).size == 0
+        assert first_observed(masks, MOST_TABLED + 1, 1 << 40).size == 0
 
 
 def test_the_sets_that_shrink_their_join_are_found_all_at_once() -> None:
