@@ -1,6 +1,6 @@
 """What a checkpoint belongs to: a small document beside Spark's own files, read and written through Spark's file systems.
 
-A checkpoint may be gone on with by a plan whose states are the same; anything else is refused with what differs.
+A plan may go on from a checkpoint whose states are the same as its own; any other checkpoint is refused, and the message says what differs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Folder:
         return any(self._files.exists(self._child(place)) for place in (name, _draft(name)))
 
     def read(self, name: str) -> str:
-        # A writer that was killed between its last two steps leaves the draft, which is complete.
+        # A writer that was killed just before the rename leaves a complete draft: use it.
         written = self._child(name)
         stream = self._files.open(written if self._files.exists(written) else self._child(_draft(name)))
         try:
@@ -45,7 +45,7 @@ class Folder:
             stream.close()
 
     def write(self, name: str, text: str) -> None:
-        """All of it or nothing: readers see the text before or the text after."""
+        """Replace the text in one step: readers see the old text or the new one, never a part."""
         draft = self._child(_draft(name))
         stream = self._files.create(draft, True)
         try:

@@ -21,7 +21,7 @@ from spark_adapter.errors import BindingError, EngineError
 from spark_adapter.expressions import SPARK_ERRORS
 from spark_adapter.layout import layout_of
 from spark_adapter.native import native
-from spark_adapter.pipeline import Pipeline, applied, changeable
+from spark_adapter.pipeline import Built, Measuring, Pipeline, applied, changeable
 from spark_adapter.session import send_code
 from spark_adapter.shedding import check_shed
 from spark_adapter.sources import read_streams
@@ -45,7 +45,7 @@ def compiled(
     bound = bindings if isinstance(bindings, Bindings) else read_bindings(bindings)
     check_tree(checked)
     check_shed(checked, shed)
-    # What names and expressions mean is for the bindings' settings to say, here as when it runs.
+    # The bindings' settings decide what names and expressions mean, so they apply while the plan is checked as well.
     with applied(spark, changeable(bound, spark)):
         return _built(checked, bound, spark, engine, cells)
 
@@ -66,19 +66,16 @@ def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cel
     copies = f"watersmeet-{uuid4().hex}"
     results, program = stem(checked, bound, streams, grid, partitions, copies)
     measured = Measured(program)
-    return Pipeline(
-        checked,
-        bound,
-        spark,
+    built = Built(
         results,
-        settings(streams, partitions),
-        lambda: write_manifest(folder, engine, checked.fingerprint, kept),
-        measured.add,
-        measured.summary,
-        OBSERVED,
-        lambda: _remove_copies(spark, copies),
-        (grid.cells, copied(checked, grid)),
+        remember=lambda: write_manifest(folder, engine, checked.fingerprint, kept),
+        settings=settings(streams, partitions),
+        measuring=Measuring(OBSERVED, measured.add, measured.summary),
+        tidy=lambda: _remove_copies(spark, copies),
+        cells=grid.cells,
+        copied=copied(checked, grid),
     )
+    return Pipeline(checked, bound, spark, built)
 
 
 def _remove_copies(spark: SparkSession, name: str) -> None:
@@ -120,4 +117,4 @@ def _native(
     kept = layout_of(plan, bindings, streams, spark) | {"plan": plan.fingerprint}
     if manifest is not None:
         check_layout(manifest, "native", kept)
-    return Pipeline(plan, bindings, spark, results, {}, lambda: write_manifest(folder, "native", plan.fingerprint, kept))
+    return Pipeline(plan, bindings, spark, Built(results, remember=lambda: write_manifest(folder, "native", plan.fingerprint, kept)))

@@ -115,7 +115,7 @@ def follow(pipeline: Pipeline, out: TextIO) -> int:
 
 @contextmanager
 def _told_to_stop() -> Iterator[threading.Event]:
-    """Set when the user or the system asks us to end. PySpark's own handler would break off a call to the JVM half-way."""
+    """An event that is set on Ctrl-C or SIGTERM. PySpark's own handler would break off a call to the JVM half-way."""
     told = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield told

@@ -126,7 +126,7 @@ def send_code(spark: SparkSession) -> None:
 
 @contextmanager
 def _standard_error_to(log: Path | None) -> Iterator[None]:
-    """What is started inside writes there for as long as it runs: a process keeps the standard error it was started with."""
+    """Inside the block, standard error goes to `log`, if there is one. Processes that are started inside keep writing there after it."""
     if log is None:
         yield
         return

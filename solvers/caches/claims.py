@@ -17,8 +17,7 @@ import math
 from dataclasses import replace
 
 from models.plan import Proof
-from models.request import CacheMode, Objective, PlanRequest, Query
-from solvers.caches.attributes import Attributes
+from models.request import CacheMode, Objective
 from solvers.caches.floor import least_cpu_of_all
 from solvers.common import words
 from solvers.common.deadline import Deadline
@@ -42,13 +41,13 @@ def can_exist(model: CostModel, mode: CacheMode) -> bool:
 
 
 def least_cpu(model: CostModel) -> float:
-    """What every plan must do: keep the windows and make the results."""
+    """The CPU of what every plan has to do: keep the windows and make the results."""
     keeping = min(model.costs.append, model.costs.insert + model.costs.delete)
     return math.fsum([model.costs.join * model.rate(model.graph.all), *(keeping * rate for rate in model.graph.rates)]) / SUMMED
 
 
 def _bound(problem: Problem, least: float) -> float:
-    """What no plan with caches is better than, by the objective; `least` is what every plan needs of CPU."""
+    """A bound of the objective for plans with caches; `least` is the CPU that every plan needs."""
     model, caps = problem.model, problem.caps
     if problem.objective is Objective.MIN_CPU:
         return least
@@ -57,26 +56,26 @@ def _bound(problem: Problem, least: float) -> float:
     return largest_factor(model, caps, least_cpu)
 
 
-def _least(problem: Problem, query: Query, tree: Found, best: Found, deadline: Deadline) -> float:
+def _least(problem: Problem, tree: Found, best: Found, deadline: Deadline) -> float:
     """A lower bound of the CPU of all plans, worked out as far as it matters: under the objective, and where the cap on CPU decides."""
     least, caps = least_cpu(problem.model), problem.caps
     fits = caps.admit(best.best)
     enough = tree.best.cpu if fits else caps.cpu
     if least * ROUNDED >= enough or math.isinf(enough) or (fits and problem.objective is not Objective.MIN_CPU):
         return least
-    found = least_cpu_of_all(problem.model, Attributes.of(query, problem.model.graph), enough * ROUNDED, deadline)
+    found = least_cpu_of_all(problem.model, problem.attributes, enough * ROUNDED, deadline)
     return least if found is None else max(least, found)
 
 
-def with_caches_allowed(problem: Problem, request: PlanRequest, tree: Found, best: Found, value: float, deadline: Deadline) -> Found:
+def with_caches_allowed(problem: Problem, tree: Found, best: Found, value: float, deadline: Deadline) -> Found:
     """`best`, the plan that was chosen with or without caches, with what is proven of it; `tree` is what the search found and proved.
 
     `value` is what `best` has by the objective, its caches counted.
     """
     model, caps = problem.model, problem.caps
-    if not can_exist(model, request.options.caches):
+    if not can_exist(model, problem.options.caches):
         return best
-    least = _least(problem, request.query, tree, best, deadline)
+    least = _least(problem, tree, best, deadline)
     bound = _bound(problem, least)
     fits = caps.admit(best.best)
     if not fits:

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from models.fingerprint import fingerprint
 from models.plan import Cache, EstimateRequest, Plan
-from solvers.caches.attributes import Attributes
 from solvers.caches.candidates import CacheCandidate, GroupKey, Pipelines, candidate
 from solvers.common.errors import ShapeError
 from solvers.estimate import tree_of
@@ -29,7 +28,7 @@ def with_given_caches(request: EstimateRequest, priced: Plan, given: Plan) -> Pl
     problem = problem_of(request)
     model, graph = problem.model, problem.model.graph
     tree = model.price(tree_of(problem, request.operators))
-    attributes = Attributes.of(request.query, graph)
+    attributes = problem.attributes
     position = {name: i for i, name in enumerate(graph.names)}
     joins = {frozenset(operator.streams): number for number, operator in enumerate(priced.operators)}
     below = {operator.id: frozenset(operator.streams) for operator in given.operators}
@@ -47,7 +46,7 @@ def with_given_caches(request: EstimateRequest, priced: Plan, given: Plan) -> Pl
             raise ShapeError(f"{cache.id} is on no pipeline of this plan", "/caches") from None
         if found is None:
             raise ShapeError(f"{cache.id} can no longer be looked up by {', '.join(cache.key)}", "/caches")
-        if 0.0 < cache.entries < found.figures.entries:  # it was given memory for so many, and would have to do with that
+        if 0.0 < cache.entries < found.figures.entries:  # the plan gave it memory for fewer entries than it could use today
             found = replace(found, figures=found.figures.with_share(model, cache.entries / found.figures.entries))
         group = (number, found.group)
         caches.append(_on_the_wire(cache, found, priced.operators[number].id, first=group not in updates))
@@ -70,7 +69,7 @@ def with_given_caches(request: EstimateRequest, priced: Plan, given: Plan) -> Pl
             "fingerprint": fingerprint(graph.names, priced.operators, caches),
             "allocation": None if qualified else priced.allocation,
             "shortfall": None if qualified else priced.shortfall,
-            # Both are the operators' alone; with caches nothing is said of them here.
+            # These two were computed without caches and do not hold with them.
             "headroom": None,
             "validity": [],
         }

@@ -2,7 +2,7 @@
 
 Problem: a plan within the time limit with the strongest proof that can be had. Method: exact search where the tables of
 connected sets fit; if it does not end within its share of the time, or the tables do not fit, anytime search in the time that
-is left, which knows no proof of optimality but a bound. The better plan of the two counts.
+is left, which gives a bound instead of a proof. The better plan of the two is the answer.
 Guarantee: that of the search that ended, said in `notes`. Deterministic as long as the exact search ends in its share.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from models.plan import Proof, Termination
-from models.request import Objective
+from models.request import Method, Objective
 from solvers.common.deadline import Deadline
 from solvers.jtree.choice import choose
 from solvers.jtree.greedy_tree import greedy_plan
@@ -19,7 +19,6 @@ from solvers.jtree.search import Found, Problem, staircase
 
 __all__ = ["auto"]
 
-EXACT_STREAMS = 40  # of a component: beyond, not even a chain's exact search ends within seconds
 EXACT_SHARE = 0.7  # of the time limit; anytime search finds most of what it finds in the rest
 
 
@@ -27,13 +26,13 @@ def auto(problem: Problem, deadline: Deadline) -> Found:
     """The best plan within the time limit, exact where time allows."""
     graph = problem.model.graph
     widest = max(component.bit_count() for component in graph.components)
-    if widest > EXACT_STREAMS:
+    if Method.AUTO.can.largest is not None and widest > Method.AUTO.can.largest:
         from solvers.jtree.anytime import anytime
 
         found = anytime(problem, deadline)
         return replace(found, notes=(f"{len(graph)} streams are too many for exact search: improved a good plan region by region.", *found.notes))
     if deadline.progress.listens:
-        # There in a millisecond, and anytime search starts from it: what comes in the end is no worse.
+        # A first plan to report at once: it takes a millisecond, and anytime search starts from it, so the answer is no worse.
         deadline.progress.planned([greedy_plan(problem.model)])
     from solvers.jtree.exact import exact  # numba takes a while to import
 

@@ -1,4 +1,4 @@
-"""The best probe orders of a join that may be wide: as `model.probe_order`, with compiled code where Python takes too long.
+"""The best probe orders of a join of any width: `model.probe_order`, and compiled code where Python would take too long.
 
 Problem: the cheapest order of every input's probes. Method: the plain backward pass over unions where they are few; for the mjoin of up to 24 streams
 the same pass compiled, over connected sets; ranks where the blocks form a tree; else greedy. Guarantee: exact but for greedy orders, and the flag
@@ -31,7 +31,7 @@ def best_orders(model: CostModel, masks: Sequence[int], deadline: Deadline | Non
             break
     if len(ranked) == len(masks):
         return tuple(ranked), True
-    from solvers.jtree.compiled.regions import Ledger  # numba takes a while to import
+    from solvers.jtree.compiled.ledger import Ledger  # numba takes a while to import
 
     return (*ranked, *Ledger(model).greedy_orders(masks)[len(ranked) :]), False
 
@@ -43,6 +43,6 @@ def _over_connected_sets(model: CostModel, masks: Sequence[int]) -> Orders | Non
         every |= mask
     if len(masks) > COMPILED_STREAMS or every.bit_count() != len(masks) or not model.graph.connected(every):
         return None
-    from solvers.jtree.compiled.sets import best_mjoin_orders  # numba takes a while to import
+    from solvers.jtree.compiled.orders import best_mjoin_orders  # numba takes a while to import
 
     return best_mjoin_orders(model, every)

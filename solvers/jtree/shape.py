@@ -16,17 +16,18 @@ from dataclasses import dataclass
 from models.request import Objective
 from solvers.common.deadline import Deadline
 from solvers.common.errors import RangeError
+from solvers.common.tolerances import ROUNDED
 from solvers.jtree.choice import choose
-from solvers.jtree.compiled.regions import MAX_EXACT_INPUTS, Ledger
+from solvers.jtree.compiled.ledger import MAX_EXACT_INPUTS, Ledger
 from solvers.jtree.orders import best_orders
-from solvers.jtree.search import Problem, make_join
+from solvers.jtree.search import Problem, Shape, make_join, sorted_inputs, tree_of_joins
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
 from solvers.model.point import Point, point_of
+from solvers.model.staircase import undominated
 from solvers.model.tree import Tree, joins, leaf_mask
 
 __all__ = [
-    "CAP_SLACK",
     "Draft",
     "Shape",
     "Writing",
@@ -41,9 +42,6 @@ __all__ = [
     "tree_of_shape",
 ]
 
-Shape = dict[int, tuple[int, ...]]
-
-CAP_SLACK = 1.0 + 1e-9  # a draft's figures round differently from a whole plan's price, which decides in the end
 MAX_PRICED = 24  # plans that are priced and returned; pricing 200 streams takes tens of milliseconds each
 MAX_REFINED = 40  # inputs up to which a wide join's orders are looked for again at the end
 LARGE = 60  # streams from which only the chosen plan is priced
@@ -62,14 +60,14 @@ class Draft:
 class Writing:
     """How long it takes to price a plan and write it down, probe by probe: a join of 200 inputs has 40,000 probes.
 
-    Measured on the machine as it is just now, and asked only so that a search leaves the time for it: a clock's word decides nothing else.
+    Measured on this machine at this moment, so that a search leaves enough time for it. No other decision depends on a clock.
     """
 
     seconds_per_probe: float
 
     @classmethod
     def measured(cls, model: CostModel, tree: Tree) -> Writing:
-        """By pricing one binary tree, twice as long: joins of two have more around their probes than wide ones, and writing takes its own time."""
+        """Twice the time per probe of pricing one binary tree: writing a plan takes about as long as pricing it."""
         began = time.monotonic()
         with suppress(RangeError):
             model.price(tree)
@@ -79,17 +77,13 @@ class Writing:
         return self.seconds_per_probe * sum(len(inputs) * (len(inputs) - 1) for inputs in draft.shape.values())
 
     def before(self, deadline: Deadline, draft: Draft) -> Deadline:
-        """The deadline less what writing this plan takes."""
+        """The moment at which writing this plan has to begin."""
         return deadline.earlier(self.seconds(draft))
 
     def in_time(self, deadline: Deadline, drafts: Sequence[Draft]) -> list[Draft]:
         """The plans that can still be written before the deadline, or the quickest to write."""
         left = deadline.remaining()
         return [draft for draft in drafts if self.seconds(draft) <= left] or [min(drafts, key=self.seconds)]
-
-
-def sorted_inputs(masks: Iterable[int]) -> tuple[int, ...]:
-    return tuple(sorted(masks, key=lambda mask: mask & -mask))
 
 
 def with_root(ledger: Ledger, shape: Shape) -> Shape:
@@ -118,12 +112,9 @@ def shape_with(ledger: Ledger, trees: Iterable[Tree]) -> Shape:
 
 def tree_of(ledger: Ledger, shape: Shape) -> Tree:
     """The join tree, with the ledger's probe orders."""
-    graph = ledger.model.graph
-    trees: dict[int, Tree] = {1 << i: i for i in range(len(graph))}
-    for mask in sorted(shape, key=lambda mask: (mask.bit_count(), mask)):
-        inputs = shape[mask]
-        trees[mask] = make_join([trees[part] for part in inputs], ledger.join(inputs)[1])
-    return trees[graph.all]
+    if not shape:
+        return 0
+    return tree_of_joins(shape, lambda inputs: ledger.join(inputs)[1])
 
 
 def tree_of_shape(model: CostModel, shape: Shape) -> Tree:
@@ -143,22 +134,14 @@ def draft_of(ledger: Ledger, shape: Shape) -> Draft:
     return Draft(ledger.common + excess_of(ledger, shape), memory, shape)
 
 
-def _staircase(drafts: Iterable[Draft]) -> list[Draft]:
-    kept: list[Draft] = []
-    for draft in sorted(drafts, key=lambda d: (d.cpu, d.memory_bytes, len(d.shape))):
-        if not kept or draft.memory_bytes < kept[-1].memory_bytes:
-            kept.append(draft)
-    return kept
-
-
 def _worth_pricing(problem: Problem, drafts: Sequence[Draft]) -> list[Draft]:
     """The drafts no other beats, and of those, where they are many, the ones next to what the objective will pick."""
-    steps = _staircase(drafts)
+    steps = undominated(drafts, lambda draft: (draft.cpu, draft.memory_bytes), lambda draft: len(draft.shape))
     limit = MAX_PRICED if len(problem.model.graph) < LARGE else 1
     if len(steps) <= limit:
         return steps
     caps = problem.caps
-    within = [k for k, d in enumerate(steps) if d.cpu <= caps.cpu * CAP_SLACK and d.memory_bytes <= caps.memory_bytes * CAP_SLACK]
+    within = [k for k, d in enumerate(steps) if d.cpu <= caps.cpu * ROUNDED and d.memory_bytes <= caps.memory_bytes * ROUNDED]
     if within:
         centre = within[0] if problem.objective is Objective.MIN_CPU else within[-1]
     else:
@@ -184,7 +167,7 @@ def _refined(ledger: Ledger, tree: Tree) -> Tree:
 
 
 def priced(problem: Problem, ledger: Ledger, drafts: Sequence[Draft]) -> tuple[Point, ...]:
-    """The drafts worth it as plans with their figures. Raises RangeError where every one leaves the range of a double."""
+    """The best drafts as priced plans. Raises RangeError where the figures of all of them leave the range of a double."""
     points: list[Point] = []
     refusal: RangeError | None = None
     for draft in _worth_pricing(problem, drafts):
