@@ -218,7 +218,7 @@ def largest_worker() -> float:
             try:
                 if b"pyspark.daemon" in (entry / "cmdline").read_bytes():
                     lines = (entry / "smaps_rollup").read_text().splitlines()
-                    most = max(most, *(1024.0 * int(line.split()[1]) for line in lines if line.startswith("Private_Dirty")))
+                    most = max(most, *(1024.0 * int(line.split()[1]) for line in lines if line.startswith("Anonymous")))
             except OSError:
                 continue
     return most
