@@ -20,10 +20,11 @@ from solvers.allocation.freshness import (
     split_tolerance,
 )
 from solvers.allocation.joint import joint
-from solvers.allocation.productivity import Path, PlanPaths, paths_of_plan, tables_of
+from solvers.allocation.productivity import Path, PlanPaths, paths_of_plan
 from solvers.model.graph import bits
 from tests.graphs import SHAPES, random_graph
 from tests.solvers.allocation.plans import plan_paths, priced_plan
+from tests.solvers.allocation.tables import tables_of
 
 
 def _plans(count: int, low: int = 2, high: int = 9) -> list[tuple[random.Random, PlanPaths]]:
