@@ -32,11 +32,12 @@ coverage: $(SETUP)
 	@$(BIN)/python -m pytest -n 2 --dist loadscope --cov --cov-report=term:skip-covered
 
 lint: $(SETUP)
-	@echo "== lint: ruff, mypy, import-linter"
+	@echo "== lint: ruff, mypy, import-linter, sizes"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m tests.sizes
 
 bench: $(SETUP)
 	@$(BIN)/python -m tests.bench

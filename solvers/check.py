@@ -92,7 +92,7 @@ def check_case(case: CheckCase, tolerance: Tolerance, deadline: Deadline) -> Cas
         now = plan(case.request.model_copy(update={"options": options}), deadline.progress)
     except WatersmeetError as refused:
         return _result(case.name, Verdict.FAILED, notes=versions, reasons=[_pointed(refused.pointer, refused.detail)])
-    # The cost constants are what every figure hangs on: they are said first.
+    # Every figure depends on the cost constants, so a change of them is said first.
     around = sorted(diff(DiffRequest(before=case.plan, after=now)).request, key=lambda sentence: not sentence.startswith("costs."))
     try:
         approved = price_again(case)
@@ -218,7 +218,7 @@ def _version_note(case: CheckCase) -> Iterator[str]:
 
 
 def _model_notes(recorded: Plan, approved: Plan) -> list[str]:
-    """With nothing changed in the request, what the cost model prices otherwise than when the plan was approved."""
+    """What the cost model prices otherwise today than when the plan was approved, although the request is the same."""
     figures = (
         ("CPU", recorded.cost.cpu, approved.cost.cpu, words.cpu),
         ("memory", recorded.cost.memory_bytes, approved.cost.memory_bytes, words.bytes_),

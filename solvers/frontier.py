@@ -1,8 +1,8 @@
 """Every trade-off between CPU and memory worth having (contract §3, POST /v1/frontiers).
 
 The frontier of join trees is found and proven by exact search where that ends. Caches are then chosen for every tree on it, one by one, and
-plans with caches stand beside those without where nothing beats them. That is not proven: another tree, off the frontier by itself, may be
-better with caches. So where caches can exist the frontier is `bounded`, a warning says so, and `tree_proof` keeps what is proven without.
+a plan with caches is listed where no other plan beats it. That list may lack some: a tree that is not on the frontier by itself may be
+better with caches. So where caches can exist the frontier is `bounded`, a warning says so, and `tree_proof` says what is proven without caches.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class _Step:
 def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
     """The plans within the caps that no other plan found beats in both resources, by rising CPU.
 
-    The plan that is best by the objective carries what is proven of it; the others none. Where the time limit comes before all plans are
-    written, those that are stand all along the frontier, and it is not called complete.
+    Only the plan that is best by the objective carries a proof. Plans are written from all along the frontier in turn, so that those that
+    are written when the time limit comes are spread over it; the frontier is then not called complete.
     """
     deadline = Deadline.after(request.options.time_limit, progress)
     problem = problem_of(request)
@@ -63,7 +63,7 @@ def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
             if written and deadline.expired():
                 termination = deadline.termination()
                 break
-            progress.stopped()  # raises where nobody waits for the rest
+            progress.stopped()  # raises AbandonedError where nobody wants the rest any more
             step = steps[place]
             made = build_plan(problem, _outcome(problem, found, step, deadline if place == first else None))
             if place == first:

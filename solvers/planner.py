@@ -53,7 +53,7 @@ def problem_of(request: PlanRequest) -> Problem:
 
 
 def begin(problem: Problem, progress: Progress) -> None:
-    """What comes before any search."""
+    """Refuse what no double can hold, and tell whoever waits which problem is being solved."""
     problem.model.check_range()
     progress.begin(problem)
     progress.doing("searching")

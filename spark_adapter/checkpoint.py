@@ -1,6 +1,6 @@
 """What a checkpoint belongs to: a small document beside Spark's own files, read and written through Spark's file systems.
 
-A checkpoint may be gone on with by a plan whose states are the same; anything else is refused with what differs.
+A plan may go on from a checkpoint whose states are the same as its own; any other checkpoint is refused, and the message says what differs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spark_adapter.errors import CheckpointError
 
 __all__ = ["CHECKPOINT_FORMAT", "Folder", "check_layout", "read_manifest", "write_manifest"]
 
-CHECKPOINT_FORMAT = "watersmeet.checkpoint/4"
+CHECKPOINT_FORMAT = "watersmeet.checkpoint/5"
 MANIFEST = "watersmeet.json"
 PLURAL = ("columns", "partitions", "predicates", "source columns")
 
@@ -36,7 +36,7 @@ class Folder:
         return any(self._files.exists(self._child(place)) for place in (name, _draft(name)))
 
     def read(self, name: str) -> str:
-        # A writer that was killed between its last two steps leaves the draft, which is complete.
+        # A writer that was killed just before the rename leaves a complete draft: use it.
         written = self._child(name)
         stream = self._files.open(written if self._files.exists(written) else self._child(_draft(name)))
         try:
@@ -45,7 +45,7 @@ class Folder:
             stream.close()
 
     def write(self, name: str, text: str) -> None:
-        """All of it or nothing: readers see the text before or the text after."""
+        """Replace the text in one step: readers see the old text or the new one, never a part."""
         draft = self._child(_draft(name))
         stream = self._files.create(draft, True)
         try:
@@ -74,8 +74,18 @@ def read_manifest(folder: Folder) -> dict[str, Any] | None:
     if not isinstance(manifest, dict) or manifest.get("format") != CHECKPOINT_FORMAT:
         if not folder.has("offsets"):
             return None  # its first writer was killed half-way; nothing has run here yet
-        raise CheckpointError([("/checkpoint", f"{MANIFEST} of the checkpoint is not of format {CHECKPOINT_FORMAT!r}; use a new folder")])
+        raise CheckpointError([("/checkpoint", _of_another_version(manifest))])
     return manifest
+
+
+def _of_another_version(manifest: Any) -> str:
+    found = manifest.get("format") if isinstance(manifest, dict) else None
+    if not isinstance(found, str):
+        return f"{MANIFEST} of the checkpoint cannot be read; use a new folder"
+    return (
+        f"the checkpoint was made by another version of watersmeet: its format is {found}, this version reads {CHECKPOINT_FORMAT}. "
+        "Its states cannot be taken over: use the version that made it, or a new folder, which starts with empty windows"
+    )
 
 
 def write_manifest(folder: Folder, engine: str, fingerprint: str, layout: Mapping[str, Any]) -> None:

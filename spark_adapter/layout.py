@@ -2,7 +2,7 @@
 
 A row of a state is what a source's row became: by the source's columns and how they are read, by the expressions of event time and
 attributes, in the types that predicates compare in, for as long as its window lasts. If any of it changes, old rows and new ones do not
-belong together. What a watermark decides is when rows leave, and a state that it has cut is right under any other one: it may change.
+belong together. Watermarks may change: they only decide when rows leave, and a state from which some have left is right under any watermark.
 """
 
 from __future__ import annotations

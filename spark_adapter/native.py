@@ -133,7 +133,7 @@ def interval(length: int) -> str:
 
 
 def constant_key(stream: str) -> str:
-    """0 in a form that Spark's optimizer does not see through: it would remove the key, and then refuse the join."""
+    """0, in a form that Spark's optimizer cannot simplify: it would remove a constant key and then refuse the join for lack of one."""
     return f"pmod(unix_micros({quoted(f'{stream}@ts')}), 1)"
 
 

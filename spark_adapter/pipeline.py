@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,13 +20,16 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from models.bindings import Bindings
 from models.plan import Plan
+from spark_adapter.checkpoint import Folder
 from spark_adapter.errors import AdapterError, BindingError
 from spark_adapter.expressions import said
+from spark_adapter.metrics import METRICS, metrics_text
 
-__all__ = ["Pipeline", "Progress", "applied", "changeable"]
+__all__ = ["Built", "Measuring", "Pipeline", "Progress", "applied", "changeable"]
 
-POLL_SECONDS = 0.5  # Spark keeps the progress of its last hundred batches, and no batch is that short
+POLL_SECONDS = 0.5  # between two looks at Spark's reports, of which it keeps the last hundred: no hundred batches take less than this
 STATISTICS = "statistics.jsonl"
+LAST_LINES = 100  # of the statistics, where a file cannot be added to
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,29 +55,44 @@ class Progress:
     """Spark's own progress of the last batch."""
 
 
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """What an engine that measures itself adds to every batch."""
+
+    observed: str
+    """The observation under which Spark reports the notes of a batch."""
+    add: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
+    """Takes the notes of one batch; returns its figures."""
+    summary: Callable[[], Mapping[str, Any]]
+    """The figures of the run so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What an engine has made of a plan."""
+
+    results: DataFrame
+    remember: Callable[[], None]
+    """Writes the manifest of the checkpoint; called when the query starts."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of Spark that the query needs."""
+    measuring: Measuring | None = None
+    """None where the engine measures nothing."""
+    tidy: Callable[[], None] = lambda: None
+    """Called once the query has ended."""
+    cells: int = 1
+    """How many cells the states are spread over."""
+    copied: float = 1.0
+    """The factor by which copies of rows multiply the plan's bytes."""
+
+
 class Pipeline:
     """One run of a plan. `start()` it, `await_termination()` or `await` it, `stop()` it; `progress` at any time."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        bindings: Bindings,
-        spark: SparkSession,
-        results: DataFrame,
-        settings: Mapping[str, str],
-        remember: Callable[[], None],
-        measure: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
-        summarise: Callable[[], Mapping[str, Any]] | None = None,
-        observed: str = "",
-        tidy: Callable[[], None] | None = None,
-        spread: tuple[int, float] = (1, 1.0),
-    ) -> None:
-        self.plan, self.bindings, self.spark, self.results = plan, bindings, spark, results
-        self.cells, self.copied = spread
-        """How many cells the states are spread over, and the factor by which copies of rows multiply the plan's bytes."""
-        self._settings, self._remember = settings, remember
-        self._measure, self._summarise, self._observed = measure, summarise, observed
-        self._tidy = tidy
+    def __init__(self, plan: Plan, bindings: Bindings, spark: SparkSession, built: Built) -> None:
+        self.plan, self.bindings, self.spark, self.results = plan, bindings, spark, built.results
+        self.cells, self.copied = built.cells, built.copied
+        self._built, self._measuring = built, built.measuring
         self._query: StreamingQuery | None = None
         self._watcher: threading.Thread | None = None
         self._ended = threading.Event()
@@ -81,14 +100,15 @@ class Pipeline:
         self._seen: tuple[int, str] = (-1, "")
         self._batches = self._rows = self._late = 0
         self._last: Mapping[str, Any] | None = None
+        self._lines: deque[str] = deque(maxlen=LAST_LINES)
 
     def start(self) -> Pipeline:
         """Start the query. Raises BindingError where Spark refuses the sink, the trigger or a setting."""
         if self._query is not None:
             raise AdapterError("this pipeline was started already; compile the plan again to run it again")
         try:
-            with applied(self.spark, {**self._settings, **changeable(self.bindings, self.spark)}):
-                self._remember()
+            with applied(self.spark, {**self._built.settings, **changeable(self.bindings, self.spark)}):
+                self._built.remember()
                 self._query = self._writer().start()
         except PySparkException as error:
             raise BindingError([("/sink", f"Spark does not start the pipeline: {said(error)}")]) from error
@@ -125,8 +145,8 @@ class Pipeline:
             return Progress(False, 0, 0, 0, 0)
         self._collect()
         with self._lock:
-            statistics = self._summarise() if self._summarise else {}
-            results = statistics.get("results") if self._summarise else None
+            statistics = self._measuring.summary() if self._measuring else {}
+            results = statistics.get("results")
             shed = statistics.get("shed", {"rows": 0, "probes": 0})
             return Progress(
                 self._query.isActive, self._batches, self._rows, results, self._late, shed["rows"], shed["probes"], statistics, self._last
@@ -164,8 +184,7 @@ class Pipeline:
         if self._watcher is not None and self._watcher is not threading.current_thread():
             self._watcher.join()
         self._collect()
-        if self._tidy is not None:
-            self._tidy()
+        self._built.tidy()
 
     def _collect(self) -> None:
         """Take in the progress of batches since the last call."""
@@ -174,7 +193,7 @@ class Pipeline:
                 self._take(report)
 
     def _unread(self) -> list[Mapping[str, Any]]:
-        """Oldest first. Read from the newest backwards: each report costs a conversation with the JVM."""
+        """Reports that were not read before, the oldest first. Read from the newest backwards, because every report is fetched from the JVM."""
         reports = self._running()._jsq.recentProgress()
         found: list[Mapping[str, Any]] = []
         for i in range(len(reports) - 1, -1, -1):
@@ -190,36 +209,46 @@ class Pipeline:
         self._last = report
         rows = sum(max(0, source.get("numInputRows", 0)) for source in report.get("sources", ()))
         self._rows += rows
-        if self._measure is None:
+        if self._measuring is None:
             self._late += sum(operator.get("numRowsDroppedByWatermark", 0) for operator in report.get("stateOperators", ()))
             self._batches += 1 if rows else 0
             return
-        notes = [json.loads(text) for text in report.get("observedMetrics", {}).get(self._observed, {}).get("notes", ())]
+        notes = [json.loads(text) for text in report.get("observedMetrics", {}).get(self._measuring.observed, {}).get("notes", ())]
         if not notes:
             return
         self._batches += 1
-        figures = self._measure(notes)
+        figures = self._measuring.add(notes)
         self._late += sum(stream["late"] for stream in figures["streams"])
-        self._log({"batch": report["batchId"], "timestamp": report["timestamp"], "fingerprint": self.plan.fingerprint, **figures})
+        line = {"batch": report["batchId"], "timestamp": report["timestamp"], "fingerprint": self.plan.fingerprint, **figures}
+        self._log(line, report["batchDuration"] / 1000)
 
-    def _log(self, line: Mapping[str, Any]) -> None:
-        """One line per batch beside the checkpoint, where that lies on this machine's own disks; elsewhere `progress` has the figures."""
+    def _log(self, line: Mapping[str, Any], seconds: float) -> None:
+        """A line per batch, and metrics, beside the checkpoint, on whatever file system that is.
+
+        A local file is added to; elsewhere, where few file systems can do that, a file has the last lines of the run.
+        """
+        assert self._measuring is not None
+        summary = self._measuring.summary()
+        text = json.dumps({**line, "measured": summary.get("measured")}) + "\n"
+        folder = Folder(self.spark, self.bindings.checkpoint)
         place = urlparse(self.bindings.checkpoint)
-        if place.scheme not in ("", "file"):
-            return
-        assert self._summarise is not None
-        with (Path(place.path) / STATISTICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({**line, "measured": self._summarise().get("measured")}) + "\n")
+        if place.scheme in ("", "file"):
+            with (Path(place.path) / STATISTICS).open("a", encoding="utf-8") as file:
+                file.write(text)
+        else:
+            self._lines.append(text)
+            folder.write(STATISTICS, "".join(self._lines))
+        folder.write(METRICS, metrics_text(summary, seconds, self.plan.cost.memory_bytes))
 
 
 def changeable(bindings: Bindings, spark: SparkSession) -> dict[str, str]:
-    """Of the bindings' settings those that a session which is open can still take on."""
+    """Those of the bindings' settings that can still be changed in a session that is open."""
     return {key: value for key, value in bindings.spark.items() if spark.conf.isModifiable(key)}
 
 
 @contextmanager
 def applied(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """The session with these settings. A query keeps those it was started with, so they need not stay."""
+    """The session has these settings inside the block. A query keeps the settings it was started with, so they are undone afterwards."""
     before = {key: spark.conf.get(key, None) for key in wanted}
     try:
         for key, value in wanted.items():

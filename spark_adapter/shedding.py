@@ -1,4 +1,4 @@
-"""What a plan sheds, in words; and no plan that sheds, or that does not fit its caps, runs without its user's word."""
+"""What a plan sheds, in words. A plan that sheds load, or does not fit its caps, runs only if its user has said that it may."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _excess(plan: Plan) -> str:
 
 
 def _percent(share: float) -> str:
-    """As exact as a person wants to read it, and never 0 or 100 where it is not.
+    """A percentage with few digits, which says 0 or 100 only where it is exactly that.
 
     >>> _percent(0.25), _percent(0.99999)
     ('25 %', '99.999 %')

@@ -261,7 +261,7 @@ def _needed_columns(plan: Plan, bindings: Bindings, opened: dict[str, _Opened], 
             elif fold(reference[0]) in canonical:
                 name = canonical[fold(reference[0])]
                 mentioned[name].update(map(fold, everything[name] if len(reference) == 1 else reference[1:2]))
-    # A struct needs a field: a stream that only has to be there lends its first column.
+    # A struct needs a field, so a stream of which the result needs no column gets its first one.
     return {name: [column for column in everything[name] if fold(column) in mentioned[name]] or everything[name][:1] for name in streams}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from app.commands.terminal import DONE, put
 
@@ -19,5 +18,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from spark_adapter.stats import stats
 
-    put(stats(Path(arguments.dir)).model_dump_json(indent=2))
+    put(stats(arguments.dir).model_dump_json(indent=2))
     return DONE

@@ -1,6 +1,6 @@
 """Settings of the service: one environment variable each, WATERSMEET_ and the field's name in capitals.
 
-`settings_table` is the one documented table of them; the README holds a copy that a test compares.
+`settings_table` is the one documented table of them; docs/service.md holds a copy that a test compares.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Settings:
     grace: float = _setting(
         5.0, "Seconds that a solve past its time_limit, or told to stop, may take to end; then its worker is replaced.", 0.1, 3600.0
     )
-    body_bytes: int = _setting(4 * 1024 * 1024, "Largest request body, in bytes; a larger one is answered 413.", 1, 1 << 30, "4194304: 4 MiB")
+    body_bytes: int = _setting(16 * 1024 * 1024, "Largest request body, in bytes; a larger one is answered 413.", 1, 1 << 30, "16777216: 16 MiB")
     body_seconds: float = _setting(10.0, "Seconds a client may take to send its body; then it is answered 408.", 0.1, 3600.0)
     streams: int = _setting(MAX_STREAMS, "Most streams of a query; one of more is answered 422.", 1, MAX_STREAMS)
     cache_bytes: int = _setting(

@@ -137,7 +137,7 @@ def split_tolerance(plan: PlanPaths, tolerances: Sequence[float]) -> Refresh:
             chains[chain] = min(tolerance, chains.get(chain, math.inf))
     if not chains:
         return Refresh((0.0,) * len(plan.subresults))
-    # A chain that is part of a longer one with no more time asks for nothing of its own.
+    # A chain that is part of a longer chain with no more time adds no condition.
     sets = [(frozenset(chain), tolerance) for chain, tolerance in chains.items()]
     chains = {tuple(sorted(held)): time for held, time in sets if not any(held < other and limit <= time for other, limit in sets)}
     renewals = [[1.0 / plan.windows[i] if subresult.mask >> i & 1 else 0.0 for i in range(len(plan.windows))] for subresult in plan.subresults]
@@ -152,7 +152,7 @@ def least_cost_stays(renewals: Sequence[Sequence[float]], costs: Sequence[float]
     renewals[j][i]: times a second that path i, used to its limit, renews state j; costs[i]: what that costs; chains: states
     that a tuple passes one after the other, and the seconds that it may take for all of them. The barrier method.
     """
-    import numpy as np  # on the first call only: requests without shortage do without it
+    import numpy as np  # imported late: requests whose CPU is not short do not need it
 
     involved = sorted({j for chain in chains for j in chain})
     useful = [i for i in range(len(costs)) if any(renewals[j][i] > 0.0 for j in involved)]

@@ -7,7 +7,7 @@ the memory cap. For each plan two answers are compared:
 * only a share of every stream is let in, all of which probes: what is left when keeping the windows takes too much.
 
 The plan that meets more freshness predicates is better, then the one with more results. The search keeps the plans that
-are best at full load; a starved one may be another. So in small graphs the best of them is improved step by step.
+are best at full load; when the CPU is short another may be best. So in small graphs the best of them is improved step by step.
 
 A kept subresult that no predicate speaks of is still renewed at least a fifth as often as at full load, where the CPU
 allows (five windows are the loosest predicate of paper 2): with no bound at all the most productive path probes
@@ -48,7 +48,7 @@ __all__ = ["Relief", "Shared", "relieve", "share_out", "thin_out"]
 SMALL = 8  # streams up to which plans that the search did not keep are tried as well
 STEPS_PER_SECOND, MAX_STEPS = 60, 300  # of them, by the request's time limit: two milliseconds each, so that most of it is left
 MAX_PLANS = 12  # of those found, the ones with the least CPU at full load; the bound may end it sooner
-WORTH_THINNING = 0.05  # of the cap: letting in less frees no more than what keeping the windows takes
+WORTH_THINNING = 0.05  # of the CPU cap: if keeping the windows takes less, letting in fewer tuples cannot free much
 LEAST_RENEWAL = 0.2  # of full load, for subresults that no predicate speaks of
 TOLERANCE = 1e-9  # relative, on sums
 
@@ -181,7 +181,7 @@ class _Contest:
         return results_of(plan, joint_shares(plan, self.caps.cpu, [0.0] * len(plan.windows)))
 
     def enter(self, tree: Tree) -> bool:
-        """Whether the plan is the best so far."""
+        """Try one plan; whether it is the best so far."""
         priced, cap = self.model.price(tree), self.caps.cpu
         plan = paths_of_plan(self.model.graph, self.model.costs, priced)
         if self.best is not None and all(self.best[1].fresh) and self.most(plan) <= self.best[1].throughput:

@@ -41,7 +41,7 @@ def joint(capacity: float, paths: Sequence[Path], required: Mapping[str, float])
     # Units of what the whole capacity would buy, so that the simplex's absolute tolerances mean the same for every unit of measure.
     sizes = [_most_units(capacity, path, required) or 1.0 for path in paths]
     largest = max((path.output * size for path, size in zip(paths, sizes, strict=True)), default=0.0) or 1.0
-    # The cover itself is a solution: rounding must not make it none.
+    # The cover itself must stay feasible, whatever the rounding.
     scale = capacity or 1.0
     rows = [Row({i: path.resources * sizes[i] / scale for i, path in enumerate(paths)}, high=max(capacity, cost) / scale)]
     for state, amount in required.items():
@@ -59,7 +59,7 @@ def joint(capacity: float, paths: Sequence[Path], required: Mapping[str, float])
 
 
 def _most_units(capacity: float, path: Path, required: Mapping[str, float]) -> float:
-    """More are never of use: what the capacity buys; of a path that takes and yields nothing, what its states ask for."""
+    """The most units of a path that can be of use: what the capacity pays for; where it takes and yields nothing, what its states need."""
     if path.resources > 0.0:
         return min(path.limit, capacity / path.resources)
     if path.output > 0.0:

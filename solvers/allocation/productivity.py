@@ -148,7 +148,7 @@ def results_of(plan: PlanPaths, shares: Sequence[float]) -> float:
 
 
 def _times(size: float, weight: float) -> float:
-    """size · weight, where no weight makes nothing of an infinite size."""
+    """size · weight; 0 where the weight is 0, even if the size is infinite."""
     return size * weight if weight else 0.0
 
 

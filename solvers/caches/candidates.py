@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from solvers.caches.figures import Figures, figures
+from solvers.caches.figures import Figures, Traffic, figures
 from solvers.caches.select.program import Candidate, Program
 from solvers.model.attributes import Attributes, Key
 from solvers.model.cost import CostModel, PricedJoin
@@ -110,7 +110,7 @@ def candidate(model: CostModel, attributes: Attributes, pipelines: Pipelines, k:
     arriving = join.blocks[k] if kept & join.blocks[k] else 0
     if arriving and (key := attributes.read_from(key, arriving, kept & ~arriving)) is None:
         return None
-    priced = figures(model, attributes, key, lookups, results, pipelines.replaced(k, first, last), segment, kept)
+    priced = figures(model, attributes, key, Traffic(lookups, results, pipelines.replaced(k, first, last)), segment, kept)
     if not all(map(math.isfinite, (priced.replaced, priced.proc, priced.update, priced.memory_bytes))):
         return None
     return CacheCandidate(k, first, last, visited, segment, kept, key, priced, arriving)

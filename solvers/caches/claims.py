@@ -41,13 +41,13 @@ def can_exist(model: CostModel, mode: CacheMode) -> bool:
 
 
 def least_cpu(model: CostModel) -> float:
-    """What every plan must do: keep the windows and make the results."""
+    """The CPU of what every plan has to do: keep the windows and make the results."""
     keeping = min(model.costs.append, model.costs.insert + model.costs.delete)
     return math.fsum([model.costs.join * model.rate(model.graph.all), *(keeping * rate for rate in model.graph.rates)]) / SUMMED
 
 
 def _bound(problem: Problem, least: float) -> float:
-    """What no plan with caches is better than, by the objective; `least` is what every plan needs of CPU."""
+    """A bound of the objective for plans with caches; `least` is the CPU that every plan needs."""
     model, caps = problem.model, problem.caps
     if problem.objective is Objective.MIN_CPU:
         return least

@@ -29,13 +29,25 @@ not counted. Skew makes hits more likely than this.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from solvers.model.attributes import Attributes, Key
 from solvers.model.cost import CostModel
 
-__all__ = ["ENTRY_BYTES", "Figures", "figures", "update_cost"]
+__all__ = ["ENTRY_BYTES", "Figures", "Traffic", "figures", "update_cost"]
 
 ENTRY_BYTES = 32.0  # a slot of a hash table: the key's hash, a reference, a length, a time
+
+
+class Traffic(NamedTuple):
+    """What goes through a segment of a pipeline per second, without a cache."""
+
+    lookups: float
+    """d_j: tuples that enter it; each would look the cache up."""
+    results: float
+    """d_{k+1}: tuples that leave it."""
+    replaced: float
+    """Σ d·c: its CPU-seconds, which a hit saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +109,9 @@ def _new_keys(attributes: Attributes, key: Key) -> tuple[float, float]:
     return distinct, seconds
 
 
-def figures(model: CostModel, attributes: Attributes, key: Key, lookups: float, results: float, replaced: float, segment: int, kept: int) -> Figures:
-    """The figures of a cache of `segment` that `lookups` tuples per second look up by `key`, kept up to date from the join of `kept`."""
+def figures(model: CostModel, attributes: Attributes, key: Key, flow: Traffic, segment: int, kept: int) -> Figures:
+    """The figures of a cache of `segment` that is looked up by `key` and kept up to date from the join of `kept`."""
+    lookups, results, replaced = flow
     distinct, seconds = _new_keys(attributes, key)
     chances = lookups * seconds
     miss = min(1.0, distinct / chances) if chances > 0.0 else 1.0

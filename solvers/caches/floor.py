@@ -1,4 +1,4 @@
-"""What no plan with caches goes below in CPU, for small graphs.
+"""A lower bound of the CPU of all plans, those with caches included, for small graphs.
 
 Problem: a lower bound of the CPU of every plan that a small graph allows: every join tree, every probe order, every choice of caches.
 Method: dynamic programming over connected sets as without caches, with a bound in place of the cost of each multi-way join. A join keeps
@@ -30,7 +30,10 @@ MAX_JOINS = 100  # of three inputs and more: cliques of five streams have 81; ab
 
 
 def least_cpu_of_all(model: CostModel, attributes: Attributes, enough: float, deadline: Deadline) -> float | None:
-    """A lower bound of every plan's CPU; None where the graph is too large or time is over. Plans from `enough` on are not told apart."""
+    """A lower bound of every plan's CPU; None where the graph is too large or time is over.
+
+    A bound above `enough` would be of no more use, so a join whose bound reaches it is not looked into further.
+    """
     graph = model.graph
     if len(graph.components) > 1 or len(graph) > MAX_STREAMS:
         return None

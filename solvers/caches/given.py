@@ -46,7 +46,7 @@ def with_given_caches(request: EstimateRequest, priced: Plan, given: Plan) -> Pl
             raise ShapeError(f"{cache.id} is on no pipeline of this plan", "/caches") from None
         if found is None:
             raise ShapeError(f"{cache.id} can no longer be looked up by {', '.join(cache.key)}", "/caches")
-        if 0.0 < cache.entries < found.figures.entries:  # it was given memory for so many, and would have to do with that
+        if 0.0 < cache.entries < found.figures.entries:  # the plan gave it memory for fewer entries than it could use today
             found = replace(found, figures=found.figures.with_share(model, cache.entries / found.figures.entries))
         group = (number, found.group)
         caches.append(_on_the_wire(cache, found, priced.operators[number].id, first=group not in updates))
@@ -69,7 +69,7 @@ def with_given_caches(request: EstimateRequest, priced: Plan, given: Plan) -> Pl
             "fingerprint": fingerprint(graph.names, priced.operators, caches),
             "allocation": None if qualified else priced.allocation,
             "shortfall": None if qualified else priced.shortfall,
-            # Both are the operators' alone; with caches nothing is said of them here.
+            # These two were computed without caches and do not hold with them.
             "headroom": None,
             "validity": [],
         }

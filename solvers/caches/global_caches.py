@@ -22,7 +22,7 @@ from solvers.model.cost import CostModel
 __all__ = ["PAPERS_QUOTA", "QUOTA", "global_candidates"]
 
 PAPERS_QUOTA = 6  # m of §7.3, where the choice was exhaustive
-QUOTA = 64  # the exact method takes more than the paper's exhaustive search
+QUOTA = 64  # the exact method can choose among more candidates than the paper's exhaustive search
 
 
 def global_candidates(model: CostModel, attributes: Attributes, pipelines: Pipelines, quota: int = QUOTA) -> list[CacheCandidate]:

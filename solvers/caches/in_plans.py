@@ -7,7 +7,7 @@ memory the tree leaves, solved by branch and bound; with `auto` also the same tr
 A plan with caches competes by the objective with the plans without, and has to be better to win.
 
 Guarantee: never worse than the plan without caches; the best caches for every tree and order that is tried, unless the selection
-reaches its limit of nodes. What is proven of such a plan says `solvers.caches.claims`.
+reaches its limit of nodes. `solvers.caches.claims` says what is proven of such a plan.
 `prefix` and `global` add caches to the plan that won without; with `auto` every tree on the frontier competes, where it is small.
 Complexity: that of the selection, for at most MAX_TREES trees; nothing where no join has three inputs.
 """
@@ -44,7 +44,7 @@ MAX_UNBOUNDED_TREES = 2  # the same for objectives under which no tree can be ru
 FRONTIER_STREAMS = 5  # up to which the whole frontier takes a millisecond or two
 MAX_PARTIAL = 24  # candidates that are also tried with a share of their memory
 MAX_NODES = 100  # of the exact selection: a tenth of a second; beyond, the best choice found
-WORTH = 1e-6  # a plan with caches must be better by this share, or it is not worth the upkeep
+WORTH = 1e-6  # a plan with caches has to be better by this share: less is not worth running caches for
 
 
 _KnownOrders = dict[tuple[int, ...], Orders | None]

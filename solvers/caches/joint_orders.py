@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from solvers.caches.figures import Figures, figures
+from solvers.caches.figures import Figures, Traffic, figures
 from solvers.common.deadline import Deadline
 from solvers.model.attributes import Attributes
 from solvers.model.cost import CostModel
@@ -102,7 +102,7 @@ class CacheableJoin:
         lookups, results = self.model.size(self.streams[visited]) * rate, self.model.size(self.streams[visited | segment]) * rate
         if not lookups > 0.0:
             return None
-        found = figures(self.model, self.attributes, key, lookups, results, cost * rate, self.streams[segment], self.streams[kept])
+        found = figures(self.model, self.attributes, key, Traffic(lookups, results, cost * rate), self.streams[segment], self.streams[kept])
         return (found, (key.parts, arriving)) if found.benefit > 0.0 else None
 
     def path(self, k: int, elements: frozenset[_Element], free: bool = False) -> _Path:

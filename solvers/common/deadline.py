@@ -1,7 +1,7 @@
 """Time as an argument: a solver is given a Deadline and asks it, it never reads a clock itself.
 
-A deadline also carries whoever waits for the search (`Progress`), who may strike it early and hears how the search goes. So a search
-keeps its two arguments, and one that says nothing of its progress is still a good search.
+A deadline also carries a `Progress`: the search reports to it what it has found, and it may end the search early. So a search
+has two arguments and no more, and one that reports nothing is still a good search.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ if TYPE_CHECKING:
 
 __all__ = ["NOBODY", "AbandonedError", "Deadline", "Progress"]
 
-TICK = 0.02  # seconds between two looks at a deadline while a kernel runs: a thousandth of a core, and nobody notices it when waiting
+TICK = 0.02  # seconds between two looks at a deadline while compiled code runs: costs a thousandth of a core, and a stop is noticed at once
 
 
 class AbandonedError(Exception):
-    """Nobody wants the answer any more: raised where a search looks at its deadline, and caught by who started the search."""
+    """Nobody wants the answer any more. A search meets this when it looks at its deadline; whoever started the search catches it."""
 
 
 class Progress:
-    """Nobody: asks for nothing, hears nothing. `solvers.jtree.progress` has those who do.
+    """What a search reports to while it runs. This one ignores every report and never stops a search; `solvers.jtree.progress` has one that
+    passes reports on.
 
-    Searches say what they have found and proven; where that takes work they first ask whether somebody `listens`.
+    A search calls `found`, `planned`, `drafted` and `proven` as it goes. Where a report takes work to make, it looks at `listens` first.
     """
 
     listens = False
@@ -44,25 +45,25 @@ class Progress:
         return False
 
     def begin(self, problem: Problem) -> None:
-        """The problem that all that follows is about."""
+        """Called first, with the problem that the later reports are about."""
 
     def found(self, points: Sequence[Point]) -> None:
-        """Plans with their prices, one at least."""
+        """Reports priced plans, at least one."""
 
     def planned(self, trees: Sequence[Tree]) -> None:
-        """Plans that are not priced yet, one at least."""
+        """Reports plans that are not priced yet, at least one."""
 
     def drafted(self, cpu: float, memory_bytes: float, shape: Shape | None = None) -> None:
-        """A plan whose figures are known and not yet its price, and its joins, where it can be made of them."""
+        """Reports a plan by the search's own figures, before it is priced; `shape` has its joins, where the plan can be made from them."""
 
     def proven(self, bound: float | None) -> None:
-        """A bound of the objective."""
+        """Reports a proven bound of the objective."""
 
     def doing(self, step: str) -> None:
-        """What the search is doing, for a person."""
+        """Reports what is being done, in words for a person."""
 
     def ended(self, plan: Plan) -> None:
-        """The plan that is the answer."""
+        """Reports the plan that is the answer; called last."""
 
 
 NOBODY = Progress()
@@ -95,11 +96,11 @@ class Deadline:
         return Termination.TIME_LIMIT if time.monotonic() >= self.at else Termination.COMPLETE
 
     def share(self, part: float) -> Deadline:
-        """One with this part of the time that is left."""
+        """A deadline after this share of the time that is left."""
         return Deadline.after(self.remaining() * part, self.progress)
 
     def earlier(self, seconds: float) -> Deadline:
-        """One that strikes this much before."""
+        """A deadline this many seconds before this one."""
         return replace(self, at=self.at - seconds)
 
     @contextmanager
@@ -117,7 +118,7 @@ class Deadline:
                     while not (ended.wait(min(longest, self.remaining())) or self.expired()):
                         tick()
             finally:
-                # Whatever happened here, nobody waits for ever. Again and again, because a call that is about to begin does not see the first.
+                # After an exception too, or the code would never end. Repeated, because code that is about to start does not see the first call.
                 strike()
                 while not ended.wait(TICK):
                     strike()

@@ -116,6 +116,6 @@ def discrete_cover(required: Mapping[str, float], paths: Sequence[CoverPath], se
 
 
 def _most_units(required: Mapping[str, float], path: CoverPath) -> int:
-    """More are never needed."""
+    """The most whole units of a path that can be needed."""
     needed = max((math.ceil(decimal(required[state]) / decimal(amount)) for state, amount in path.covers.items() if state in required), default=0)
     return min(needed, math.floor(path.limit)) if math.isfinite(path.limit) else needed

@@ -1,12 +1,12 @@
 """Anytime search for large graphs: a good start, made better region by region, with a proven bound.
 
 Problem: the best join tree by the objective within the caps, for graphs beyond exact search. Method: large-neighbourhood search.
-Start from the best plans of greedy, linear orders and paper 3's walks (a greedy start alone has bad tails). A region, a join
+Start from the best plans of greedy, linear orders and paper 3's walks (from a greedy start alone the worst plans are bad). A region, a join
 with some of the joins below it, has a handful of blocks as leaves and is solved exactly (`solvers.jtree.compiled.regions`); its best replacement in
 the whole plan, caps included, is taken if it is better. Joins wider than a region are changed by merging a join into its
 user and by splitting off a pair of inputs. First regions grow towards the costliest joins, then at random (seeded). Under a cap the
 same search is run with a price on bytes, and its plans on both sides of the cap are improved once more. It ends when a round of
-each brings nothing; the deadline is the net.
+each brings nothing, or at the deadline.
 Guarantee: the plan is optimal where one region holds the whole graph; otherwise it is as good as every start and comes with the
 bound of `solvers.jtree.lower_bound`, a relaxation of trees to prefix codes. Complexity: per round n regions of milliseconds each.
 """
@@ -60,7 +60,7 @@ class _Search:
         self._settled: set[tuple[int, ...]] = set()
 
     def score(self, excess: float, memory: float) -> Score:
-        """What is made small: first how far over the caps, then the objective, then the other resource."""
+        """The score to minimise: first how far the plan is over the caps, then the objective, then the other resource."""
         if self.price is not None:
             return 1.0, excess + self.price * memory, memory
         caps = self.problem.caps
@@ -73,7 +73,7 @@ class _Search:
         return over, overload, excess
 
     def rank(self, draft: Draft) -> tuple[Score, int]:
-        """Drafts from the best on."""
+        """Drafts sorted by score, the best first."""
         return self.score(draft.cpu - self.ledger.common, draft.memory_bytes - self.leaves), len(draft.shape)
 
     def figures(self, shape: Shape) -> tuple[float, float]:
@@ -90,7 +90,7 @@ class _Search:
         inner, inner_bytes = self.figures({mask: shape[mask] for mask in members})
         rest = rest_bytes = 0.0
         if self.in_memory:
-            # Where memory is no matter, less CPU here is better whatever the rest; so it is where the rest overflows.
+            # Where memory does not count, less CPU in this region is better whatever the rest costs. So it is where the rest overflows.
             rest, rest_bytes = self.figures({mask: inputs for mask, inputs in shape.items() if mask not in members})
             rest = rest if math.isfinite(rest) else 0.0
         best = self.score(rest + inner, rest_bytes + inner_bytes)
@@ -146,7 +146,7 @@ class _Search:
                 ways = ((way.excess, way.state_bytes, {sum(inputs): inputs for inputs in way.joins}) for way in self.solved(blocks))
                 changed = self.replaced(shape, members, ways)
                 if not self.in_memory:
-                    self._settled.add(blocks)  # now it is joined in the best way, and no change elsewhere makes another better
+                    self._settled.add(blocks)  # solved exactly: no change elsewhere makes another way to join these blocks better
             if changed is not None:
                 shape, better = changed, True
                 if self.deadline.progress.listens:
@@ -209,8 +209,8 @@ class _Search:
     def traded(self, shape: Shape) -> list[Shape]:
         """Plans along the trade-off of CPU and memory, on both sides of the cap.
 
-        Under a cap one region can often only gain what another gives up. With a price on bytes in place of the cap every region decides
-        for itself; the price at which the plans change over from one side of the cap to the other is found by halving.
+        Under a cap a region often cannot take more memory unless another gives some up. With a price on bytes in place of the cap every region
+        decides for itself; the price at which the plans change over from one side of the cap to the other is found by halving.
         """
         found: list[Shape] = []
         self.price = 0.0

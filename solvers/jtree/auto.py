@@ -2,7 +2,7 @@
 
 Problem: a plan within the time limit with the strongest proof that can be had. Method: exact search where the tables of
 connected sets fit; if it does not end within its share of the time, or the tables do not fit, anytime search in the time that
-is left, which knows no proof of optimality but a bound. The better plan of the two counts.
+is left, which gives a bound instead of a proof. The better plan of the two is the answer.
 Guarantee: that of the search that ended, said in `notes`. Deterministic as long as the exact search ends in its share.
 """
 
@@ -32,7 +32,7 @@ def auto(problem: Problem, deadline: Deadline) -> Found:
         found = anytime(problem, deadline)
         return replace(found, notes=(f"{len(graph)} streams are too many for exact search: improved a good plan region by region.", *found.notes))
     if deadline.progress.listens:
-        # There in a millisecond, and anytime search starts from it: what comes in the end is no worse.
+        # A first plan to report at once: it takes a millisecond, and anytime search starts from it, so the answer is no worse.
         deadline.progress.planned([greedy_plan(problem.model)])
     from solvers.jtree.exact import exact  # numba takes a while to import
 

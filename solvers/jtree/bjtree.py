@@ -32,11 +32,11 @@ from solvers.model.tree import Tree
 
 __all__ = ["best_binary_tree", "bjtree", "connected_pairs"]
 
-PYTHON_PAIRS = 3_000  # as long as it takes to load the kernel
+PYTHON_PAIRS = 3_000  # pairs that Python looks at in the time it takes to load the compiled code
 AFFORDABLE = ((8.0, 200_000_000, MAX_SETS), (2.0, 50_000_000, HASTY_SETS), (0.5, 10_000_000, HASTY_SETS), (0.0, 2_000_000, HASTY_SETS // 8))
 """(seconds left, pairs, connected sets) that the kernel may look at: a fifth of the time, on a machine half as fast as ours. 200 million pairs are
 those of a clique of 18 streams."""
-MAX_PAIRS = 60_000  # whose staircases Python can still merge within the default time limit, mostly
+MAX_PAIRS = 60_000  # pairs whose staircases Python can usually merge within the default time limit
 CAP_SLACK = 1.0 + 1e-9  # sums here round differently from a whole plan's price, which decides in the end
 SPACE = "binary join trees"
 

@@ -1,8 +1,8 @@
 """What may be claimed of plans that a heuristic or a search of a smaller space found.
 
-A plan's proof speaks for all join trees (contract §3), whatever space its method looks at. So the best of all mjoins, or of all binary
-trees, is not `optimal` for that: what was proven of the smaller space is said in a sentence. Two proofs cost nothing and hold for every
-method: no plan keeps less than the windows, so a plan that keeps no more has the least memory; and a memory cap below them admits none.
+A plan's `proof` is about all join trees (contract §3), even if its method looked at some of them only. So the best of all mjoins, or of all
+binary trees, is not `optimal`; what was proven of them is said in a sentence. Two proofs cost nothing and hold for every method: every plan
+keeps the windows, so a plan that keeps nothing else has the least memory, and no plan fits a memory cap below that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["heuristic"]
 def heuristic(
     problem: Problem, points: Iterable[Point], space: str, notes: Sequence[str] = (), termination: Termination = Termination.COMPLETE
 ) -> Found:
-    """The best of these plans, and a proof only where the plan speaks for itself."""
+    """The best of these plans, with a proof only where one of the two above applies."""
     model, caps = problem.model, problem.caps
     found = staircase(points)
     best = choose(problem, found)

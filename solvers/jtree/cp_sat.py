@@ -10,7 +10,7 @@ Complexity: as many Booleans as splits, Bell(n + 1) − 1 at worst; the program 
 Splits that cannot be part of a plan better than the start (two-layer) or within the caps are left out, by the least cost of their parts.
 Coefficients are whole numbers of 2^-42 of the start's cost, rounded down: every plan within the caps stays within, and one
 that is over them by less than rounding is forbidden when its price says so, and the program solved again.
-One worker and a fixed seed; deterministic time is the limit, the clock only the net.
+One worker, a fixed seed and CP-SAT's deterministic time make answers repeatable; the clock only ends what takes too long.
 It is never the faster way: 9 to 80 times the exact search's time on 6 to 12 streams (tests/bench/bench_cp_sat.py).
 """
 
@@ -40,7 +40,7 @@ __all__ = ["cp_sat"]
 MAX_SPLITS = 60_000  # two seconds to list and price; cliques of 9 streams, chains of 14
 STEPS = 1 << 42  # of the start's cost: sums of 200 stay well within CP-SAT's 2^62, and rounding below that of a plan's price
 DETERMINISTIC_TIME = 30.0  # CP-SAT's own units, about a second each
-RETRIES = 20  # plans that rounding let through and their price did not
+RETRIES = 20  # times that a plan which is over a cap when priced may be forbidden and the program solved again
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class _Model:
         model.minimize(self.cpu if problem.objective is Objective.MIN_CPU else self.memory)
 
     def solve(self, seed: int, deadline: Deadline, hint: Shape, better: Callable[[list[int], float], None]) -> tuple[Any, Any]:
-        """The solver and its status. `better` is told every solution's splits and the bound of the objective by then, if somebody listens."""
+        """The solver and its status. If somebody listens, `better` is called with the splits of every solution and the bound at that time."""
         solver = self.cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = seed

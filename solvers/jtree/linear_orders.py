@@ -19,12 +19,12 @@ from solvers.model.tree import Tree
 
 __all__ = ["best_over_linear_orders"]
 
-MAX_ORDERS = 8  # linear orders that are tried,
-MAX_INTERVALS = 40_000  # as long as they have no more intervals than this together: a fifth of a second
+MAX_ORDERS = 8  # linear orders that are tried at most
+MAX_INTERVALS = 40_000  # intervals of all orders together: a fifth of a second
 
 
 def best_over_linear_orders(ledger: Ledger, component: int, deadline: Deadline, by_memory: bool = False) -> Tree:
-    """The best of those trees that are made until the deadline; the greedy one is made whatever the time."""
+    """The best of the trees that are made before the deadline; the greedy one is always made."""
     model, streams = ledger.model, list(bits(component))
     trees = [greedy_tree(model, component)]
     if not deadline.expired():

@@ -43,7 +43,7 @@ __all__ = ["cpu_lower_bound", "headroom_upper_bound", "huffman", "largest_factor
 
 FRACTION = 24  # binary digits of a logarithm: squares of 32-bit numbers fit a machine word
 MAX_CUTS = 1_000  # minimum cuts per bound: a tenth of a second for 200 streams
-MAX_ARCS = 5_000  # beyond that a cut takes milliseconds, and the quick bound has to do
+MAX_ARCS = 5_000  # with more arcs a cut takes milliseconds, so the quick bound is used
 ROUNDING = 1.0 - 1e-9  # sums here and in a plan's price are rounded in different places
 _NOTHING = -(1 << 45)  # the logarithm of an empty join: below that of any double
 _HALVINGS = 40  # of the interval in which the headroom's bound lies

@@ -39,7 +39,7 @@ def mjoin(problem: Problem, deadline: Deadline) -> Found:
     model, ordering = problem.model, deadline.share(ORDERING)
     parts = [mjoin_tree(model, component, ordering) for component in model.graph.components]
     best = point_of(model, join_components(model, [tree for tree, _ in parts]))
-    # At other rates other orders may be best, so least CPU today says nothing of the most headroom.
+    # As rates grow other orders may become best, so the mjoin of least CPU need not be the one with the most headroom.
     proven = all(exact for _, exact in parts)
     notes = ("Proven: of all mjoins none uses less CPU.",) if proven and problem.objective is Objective.MIN_CPU else ()
     return heuristic(problem, (best,), SPACE, notes, Termination.COMPLETE if proven else ordering.termination())

@@ -1,4 +1,4 @@
-"""The best probe orders of a join that may be wide: as `model.probe_order`, with compiled code where Python takes too long.
+"""The best probe orders of a join of any width: `model.probe_order`, and compiled code where Python would take too long.
 
 Problem: the cheapest order of every input's probes. Method: the plain backward pass over unions where they are few; for the mjoin of up to 24 streams
 the same pass compiled, over connected sets; ranks where the blocks form a tree; else greedy. Guarantee: exact but for greedy orders, and the flag

@@ -1,8 +1,8 @@
-"""Somebody who waits for a search: hears of every better plan and bound, and may ask it to stop.
+"""Progress of a search for somebody who waits: better plans and bounds are passed on to them, and they may stop the search.
 
-What is told only ever gets better: the best plan by the problem's objective within its caps (where none fits, the one least over them),
-and the tightest bound. It is told at most ten times a second, the newest first of all; the first plan at once, and the answer's
-figures at the end. Listening changes no search: nothing here is read by one.
+What is passed on only gets better: the best plan so far by the problem's objective within its caps (where none fits, the one least over
+them), and the tightest bound so far. The first plan is passed on at once, later ones at most ten times a second (those in between are
+left out), and the answer's figures at the end. Searches never read what is kept here, so listening does not change their answers.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Best", "Waiting"]
 
-EVERY = 0.1  # seconds between two incumbents: faster than that nobody reads
-EVERY_STEP = 0.5  # seconds between two that differ only in what is being done
-LOOK = 0.005  # seconds between two looks whether to stop: a look is a call to the kernel
+EVERY = 0.1  # seconds between two messages: nobody reads faster
+EVERY_STEP = 0.5  # seconds between two messages that differ only in what is being done
+LOOK = 0.005  # seconds between two calls of `stop`: each is a system call
 
 _Rank = tuple[float, float, float, float]
 
@@ -47,7 +47,7 @@ class Best:
 
 
 class Waiting(Progress):
-    """Whoever is behind `hear` (None: does not listen) and `stop`, which is asked now and then and may raise AbandonedError."""
+    """Calls `hear` with better plans and bounds (None: nobody listens), and asks `stop` now and then whether to end; it may raise AbandonedError."""
 
     def __init__(self, hear: Callable[[Incumbent], object] | None = None, stop: Callable[[], bool] | None = None) -> None:
         self._hear, self._stop = hear, stop
@@ -65,7 +65,7 @@ class Waiting(Progress):
 
     @property
     def best(self) -> Best | None:
-        """What there is so far; None before the first plan. It may be asked from another thread."""
+        """The best plan so far; None before the first. May be called from another thread."""
         held = self._held
         return Best(held[1], self._bound) if held else None
 
@@ -91,13 +91,13 @@ class Waiting(Progress):
 
     def planned(self, trees: Sequence[Tree]) -> None:
         if self.listens and self._problem is not None:
-            with suppress(RangeError):  # a plan too large to be priced is none to tell of
+            with suppress(RangeError):  # a plan whose price overflows is not reported
                 self.found([point_of(self._problem.model, tree) for tree in trees])
 
     def drafted(self, cpu: float, memory_bytes: float, shape: Shape | None = None) -> None:
         if shape is not None:
             self._hold(cpu, memory_bytes, shape)
-        # Headroom is known of priced plans alone.
+        # The headroom of a plan is only known once it is priced.
         if self.listens and self._problem is not None and self._problem.objective is not Objective.MAX_HEADROOM and math.isfinite(cpu + memory_bytes):
             self._keep(cpu, memory_bytes)
             self._take(cpu, memory_bytes, memory_bytes if self._problem.objective is Objective.MIN_MEMORY else cpu)
@@ -122,7 +122,7 @@ class Waiting(Progress):
                 self._send(cost.cpu, cost.memory_bytes, plan.qualified, plan.bound, plan.gap, "done")
 
     def _hold(self, cpu: float, memory_bytes: float, plan: Tree | Shape) -> None:
-        """Hold the plan if it is better than the one that is held. Headroom is compared by the load, which takes no pricing."""
+        """Keep the plan if it is better than the one kept so far. Headroom is compared by the load on the caps, which needs no pricing."""
         if self._problem is None or not math.isfinite(cpu + memory_bytes):
             return
         caps, objective = self._problem.caps, self._problem.objective

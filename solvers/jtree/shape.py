@@ -62,14 +62,14 @@ class Draft:
 class Writing:
     """How long it takes to price a plan and write it down, probe by probe: a join of 200 inputs has 40,000 probes.
 
-    Measured on the machine as it is just now, and asked only so that a search leaves the time for it: a clock's word decides nothing else.
+    Measured on this machine at this moment, so that a search leaves enough time for it. No other decision depends on a clock.
     """
 
     seconds_per_probe: float
 
     @classmethod
     def measured(cls, model: CostModel, tree: Tree) -> Writing:
-        """By pricing one binary tree, twice as long: joins of two have more around their probes than wide ones, and writing takes its own time."""
+        """Twice the time per probe of pricing one binary tree: writing a plan takes about as long as pricing it."""
         began = time.monotonic()
         with suppress(RangeError):
             model.price(tree)
@@ -79,7 +79,7 @@ class Writing:
         return self.seconds_per_probe * sum(len(inputs) * (len(inputs) - 1) for inputs in draft.shape.values())
 
     def before(self, deadline: Deadline, draft: Draft) -> Deadline:
-        """The deadline less what writing this plan takes."""
+        """The moment at which writing this plan has to begin."""
         return deadline.earlier(self.seconds(draft))
 
     def in_time(self, deadline: Deadline, drafts: Sequence[Draft]) -> list[Draft]:
@@ -152,7 +152,7 @@ def _staircase(drafts: Iterable[Draft]) -> list[Draft]:
 
 
 def _worth_pricing(problem: Problem, drafts: Sequence[Draft]) -> list[Draft]:
-    """The drafts no other beats, and of those, where they are many, the ones next to what the objective will pick."""
+    """The drafts that no other beats in both resources; where they are many, those near the one that the objective will pick."""
     steps = _staircase(drafts)
     limit = MAX_PRICED if len(problem.model.graph) < LARGE else 1
     if len(steps) <= limit:
@@ -184,7 +184,7 @@ def _refined(ledger: Ledger, tree: Tree) -> Tree:
 
 
 def priced(problem: Problem, ledger: Ledger, drafts: Sequence[Draft]) -> tuple[Point, ...]:
-    """The drafts worth it as plans with their figures. Raises RangeError where every one leaves the range of a double."""
+    """The best drafts as priced plans. Raises RangeError where the figures of all of them leave the range of a double."""
     points: list[Point] = []
     refusal: RangeError | None = None
     for draft in _worth_pricing(problem, drafts):

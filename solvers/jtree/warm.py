@@ -28,7 +28,7 @@ __all__ = ["SMALL", "load_libraries", "warm"]
 SMALL = 8  # streams of a graph whose exact search ends in milliseconds
 WIDE = 15  # streams of an mjoin that is too wide for the small table of unions
 DENSE = 13  # streams of a clique with so many connected sets that a few of them are searched first
-ENOUGH = 10.0  # seconds; compiling does not count, and none of these takes one
+ENOUGH = 10.0  # seconds for each search below, compiling not counted; none takes one second
 
 
 def _graph(pairs: Sequence[tuple[int, int]]) -> JoinGraph:

@@ -27,11 +27,11 @@ __all__ = ["CostModel", "PricedJoin", "PricedPipeline", "PricedProbe", "PricedSt
 
 TINIEST = 1e-290  # of a rate, of a window in seconds, and of one over it: products with smaller ones lose their digits
 LARGEST = 1e290  # of the same
-SMALL = 24  # streams of a graph whose sets are multiplied out one by one: at most a few thousand are ever priced
+SMALL = 24  # streams up to which each set's size is computed on its own and remembered: few enough sets are ever priced
 
 
 class Term(NamedTuple):
-    """value = weight · size(made) · size(scanned) · Σ_{i∈arriving} 1/T_i; `scanned` is 0 where nothing is."""
+    """value = weight · size(made) · size(scanned) · Σ_{i∈arriving} 1/T_i; `scanned` is 0 where no state is scanned."""
 
     value: float
     made: int
@@ -74,7 +74,7 @@ class PricedJoin:
     cpu: float
     terms: tuple[Term, ...]
     exact: tuple[float, ...]
-    """Few numbers whose sum is that of the terms, without any rounding."""
+    """A few numbers that add up to the exact sum of the terms, without rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def access(costs: Costs, indexed: bool, kept: float, arriving: float, produced: 
 
 
 def _exact_sum(values: list[float]) -> tuple[float, ...]:
-    """Few numbers with the same sum: its rounding, then what that leaves, until nothing is left."""
+    """A few numbers with exactly the same sum: the sum as a double, then the rest as a double, until no rest is left."""
     parts: list[float] = []
     rest = total(values)
     while rest and math.isfinite(rest):
@@ -131,7 +131,7 @@ def _exact_sum(values: list[float]) -> tuple[float, ...]:
 
 
 def _times(weight: float, value: float) -> float:
-    """weight · value, where no weight makes nothing of an infinite size."""
+    """weight · value; 0 where the weight is 0, even if the value is infinite."""
     return weight * value if weight else 0.0
 
 
@@ -142,9 +142,9 @@ class CostModel:
         self.graph = graph
         self.costs = costs
         self.choices = choices
-        """The model at whose rates states of binary joins are indexed or plain, where that is another one: a plan keeps its choices."""
+        """Another model that decides which states of binary joins are indexed: a plan whose rates change keeps the choices it was made with."""
         self.best_joins: dict[tuple[int, ...], PricedJoin] = {}
-        """Of `probe_order.best_join`: joins by their inputs."""
+        """Filled by `probe_order.best_join`: priced joins by their inputs."""
         self._per_second: dict[int, float] = {}
         self._bytes: dict[int, float] = {}
         self._last: PricedTree | None = None
@@ -157,7 +157,7 @@ class CostModel:
         return self.graph.size(mask)
 
     def per_second(self, mask: int) -> float:
-        """Σ_{i∈S} 1/T_i: how often a second a live tuple of S is completed anew."""
+        """Σ_{i∈S} 1/T_i: rate(S) per live tuple of S."""
         value = self._per_second.get(mask)
         if value is None:
             value = self._per_second[mask] = total(1.0 / self.graph.window_seconds[i] for i in bits(mask))
@@ -195,7 +195,9 @@ class CostModel:
         return total(w * b for w, b in zip(self.graph.window_tuples, self.graph.tuple_bytes, strict=True))
 
     def hashed_in_binary(self, probing: int, probed: int, sizes: Mapping[int, float] | None = None) -> bool:
-        """Whether, in a binary join, the state of `probed` is better indexed than scanned. Ties keep the index.
+        """Whether, in a binary join, `probing` finds its partners in the state of `probed` by hash; else by a nested loop.
+
+        By hash where a predicate is an equality and the index costs no more than scanning without one.
 
         `sizes` are those of the two sets, where they are known already.
         """
@@ -211,8 +213,8 @@ class CostModel:
     def price_join(self, blocks: Sequence[int], orders: Sequence[Sequence[int]], sizes: dict[int, float] | None = None) -> PricedJoin:
         """The figures of one join over inputs with these sets of streams, probed in these orders.
 
-        `sizes` are those known already. In a large graph they grow step by step along the pipelines, so that a join of hundreds of
-        streams is priced in the time of its steps; in a small one they are each set's own, so that a join costs the same in every tree.
+        `sizes` holds the sizes that are known already and takes up the new ones. In a large graph each size is computed from the one before it
+        in the pipeline, which takes constant time; in a small graph from the set itself, so that a join costs the same in every tree.
         """
         costs, graph, edges, binary = self.costs, self.graph, self.graph.edges, len(blocks) == 2
         sizes = {} if sizes is None else sizes
@@ -263,7 +265,7 @@ class CostModel:
         Raises RangeError where a figure leaves the range of a double.
         """
         if self._last is not None and self._last.tree is tree:
-            return self._last  # a search prices its best plan last, and that is what the plan is built from
+            return self._last  # the plan is built from the tree that the search priced last
         nodes = tuple(joins(tree))
         sizes: dict[int, float] = self._known_sizes if self._small else {}
         priced = tuple(self._priced_join(node, sizes) for node in nodes)
@@ -287,7 +289,7 @@ class CostModel:
         return result
 
     def figures(self, tree: Tree) -> tuple[float, float]:
-        """CPU and memory bytes of a plan, as `price` gives them; of a small graph's plans each join is added up once for all that share it."""
+        """CPU and memory bytes of a plan, the same as `price` gives. In a small graph the sums below each join are remembered for other trees."""
         if not self._small or not isinstance(tree, Join):
             priced = self.price(tree)
             return priced.cpu, priced.memory_bytes
@@ -309,7 +311,7 @@ class CostModel:
                 for child in below:
                     _, parts, states = known[id(child)]
                     cpu, kept = cpu + parts, (*kept, *states, sizes[child.mask] * self.tuple_bytes(child.mask))
-                known[id(node)] = node, cpu, kept  # the join itself is kept, so that no other gets its id
+                known[id(node)] = node, cpu, kept  # holds on to the join, so that its id is not given to another
         _, cpu, kept = known[id(tree)]
         figures = total(cpu), total((self.leaves_bytes(), *kept))
         if not all(map(math.isfinite, figures)):
@@ -317,7 +319,7 @@ class CostModel:
         return figures
 
     def _priced_join(self, node: Join, sizes: dict[int, float]) -> PricedJoin:
-        """The figures of one join; in a small graph each join once, since the plans of a frontier share most of theirs."""
+        """The figures of one join. In a small graph they are remembered: the plans of a frontier share most of their joins."""
         blocks = tuple(leaf_mask(child) for child in node.inputs)
         if not self._small:
             return self.price_join(blocks, node.orders, sizes)
@@ -328,7 +330,7 @@ class CostModel:
         return found
 
     def check_range(self) -> None:
-        """Refuse a graph of which no plan's figures fit a double: every plan holds the windows and makes the results."""
+        """Raise RangeError where no plan's figures fit a double, because those of the windows or the results do not."""
         for i, name in enumerate(self.graph.names):
             if not (TINIEST <= self.graph.rates[i] <= LARGEST and TINIEST <= 1.0 / self.graph.window_seconds[i] <= LARGEST):
                 detail = f"the rate and the window of {name} leave the range of a double: neither may be below {TINIEST} or above {LARGEST}"

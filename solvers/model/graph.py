@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Edge", "JoinGraph", "bits", "freshness_of", "join_graph", "product"]
 
-LOOKED_THROUGH = 100  # observed sets up to which looking at each takes less than comparing all at once
-REMEMBERED = 24  # streams of a graph whose predicates are listed once per set: a frontier's plans ask again and again, and sets are few
+LOOKED_THROUGH = 100  # observed sets up to which a loop is faster than numpy
+REMEMBERED = 24  # streams up to which the predicates of a set are remembered: there are few sets, and the plans of a frontier ask for them often
 
 
 def bits(mask: int) -> Iterator[int]:
@@ -43,7 +43,7 @@ def product(factors: Iterable[float]) -> float:
     """The product, in the order given; infinity only where the result itself leaves the range of a double.
 
     >>> product([1e200, 1e200, 1e-300])
-    1.0000000000000001e+100
+    1e+100
     """
     mantissa, exponent = 1.0, 0
     for factor in factors:
@@ -200,7 +200,7 @@ class JoinGraph:
         return tuple(taken)
 
     def _stand_ins_of_many(self, mask: int) -> tuple[tuple[int, float], ...]:
-        """The same with all observed sets compared at once."""
+        """The same as `stand_ins`, with numpy over all observed sets at once."""
         taken, free = [], mask
         inside = (self.observed_words & self.words([self.all & ~free]) == 0).all(axis=1).nonzero()[0]
         while inside.size:
@@ -256,7 +256,7 @@ class JoinGraph:
         return size
 
     def grown(self, size: float, union: int, other_size: float, between: Iterable[int]) -> float:
-        """size of a union from the sizes of its two parts and the predicates between them, in time that does not depend on how large they are."""
+        """The size of a union, from the sizes of its two parts and the predicates between them: constant time, however many streams they have."""
         if self.observed:
             return self.size(union)
         return product([size, other_size, *(self.edges[p].selectivity for p in between)])

@@ -29,7 +29,7 @@ __all__ = ["TIED", "Orders", "best_join", "best_orders", "orders_by_rank", "orde
 Orders = tuple[tuple[int, ...], ...]
 
 MAX_UNIONS = 20_000  # about a tenth of a second of Python; beyond that ranks or greedy take over
-TIED = 1.0 - 1e-12  # steps whose costs differ by less are equal, but for rounding: a plan must not change with the last bit of a rate
+TIED = 1.0 - 1e-12  # costs closer than this are a tie, which the order of the inputs breaks: a plan must not change with the last bit of a rate
 _HUGE = 1e300  # stands in for infinity where a difference of two of them must not be NaN
 
 
@@ -116,7 +116,7 @@ def orders_by_rank(model: CostModel, masks: Sequence[int]) -> Iterator[tuple[int
 
 
 def best_join(model: CostModel, masks: Sequence[int]) -> PricedJoin:
-    """One join with the cheapest probe orders, priced; each once, since the plans of a frontier are compared with the same ones."""
+    """One join with its cheapest probe orders, priced. Remembered, because the plans of a frontier ask for the same joins."""
     key = tuple(masks)
     found = model.best_joins.get(key)
     if found is None:
@@ -234,7 +234,7 @@ def _by_rank(blocks: _Blocks, start: int) -> tuple[int, ...]:
         growth = min(_HUGE, blocks.sizes[node] * blocks.selectivity[node][parent[node]])
         scanned = 0.0 if blocks.hashable[node] >> parent[node] & 1 else costs.scan * blocks.sizes[node]
         run = _Run((node,), min(_HUGE, costs.probe + scanned + costs.join * growth), growth)
-        # A parent comes before its children: where ranks say otherwise, they go as one.
+        # A parent must come before its children. Where the ranks would put a child first, the two are visited as one block.
         while chain and chain[0].rank < run.rank:
             run = run.then(chain.pop(0))
         children[parent[node]].append([run, *chain])

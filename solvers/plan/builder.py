@@ -45,7 +45,8 @@ def normalised(query: Query, graph: JoinGraph) -> Query:
 def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
     """The joins of a priced tree, flat, inputs before users, the root last.
 
-    Each is handed over as a whole: a join of 200 inputs has 40,000 probes, and making objects of them one by one takes a third of a second.
+    Each operator is validated as one dictionary: a join of 200 inputs has 40,000 probes, and making their objects one by one takes a third of
+    a second.
     """
     model, graph = problem.model, problem.model.graph
     ids = {node.mask: f"join-{number}" for number, node in enumerate(priced.nodes, 1)}
@@ -96,7 +97,7 @@ def gap_of(problem: Problem, value: float, bound: float | None) -> float | None:
 
 
 def shortfall_of(problem: Problem, found: Found) -> Shortfall:
-    """What it would take: exact where the search proved it, otherwise the best of the plans it found."""
+    """What it would take for a plan to fit: exact where the search proved it, otherwise the best among the plans it found."""
     if (exact := found.lacking) is not None:
         return Shortfall(
             min_cpu=exact.min_cpu,

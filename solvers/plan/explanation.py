@@ -16,8 +16,8 @@ from solvers.model.tree import Join, leaf_mask
 
 __all__ = ["explain", "warnings_of"]
 
-SENTENCES_PER_TOPIC = 3  # the largest few; a person reads on in the operators
-WIDEST_ALTERNATIVE = 10  # inputs of a merged join that is still ordered anew just to say what a kept subresult saves
+SENTENCES_PER_TOPIC = 3  # the largest few; the rest can be read in the plan's operators
+WIDEST_ALTERNATIVE = 10  # inputs up to which a join is ordered again just to say what a kept subresult saves
 
 _OBJECTIVES = {
     Objective.MIN_CPU: "uses less CPU",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-SOLVERS = Path(__file__).parents[2] / "solvers"
+SOLVERS = Path(__file__).parents[2] / "solvers" / "jtree" / "compiled"
 # Root may write everywhere, whatever a folder's mode says, and would see nothing of this: it gives that up.
 AS_OTHERS_DO = ["setpriv", "--bounding-set", "-dac_override", "--inh-caps", "-dac_override"] if os.getuid() == 0 else []
 

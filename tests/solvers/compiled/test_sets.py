@@ -15,6 +15,7 @@ from models.request import Costs
 from solvers.jtree.compiled.sets import (
     LARGEST,
     MAX_BITS,
+    MOST_TABLED,
     Floats,
     Ints,
     Sets,
@@ -22,6 +23,7 @@ from solvers.jtree.compiled.sets import (
     dear_first,
     figures,
     find,
+    first_observed,
     hash_table,
     list_connected,
     lowest,
@@ -242,3 +244,14 @@ def test_dear_first_lists_streams_by_their_cheapest_pair_the_dearest_first() -> 
         streams, ends, selectivities, observed, measured = arrays_of(case.model, case.component)
         found = dear_first(streams[: case.n], streams[case.n : 2 * case.n], ends, selectivities, observed, measured)
         assert [positions(case.component)[k] for k in found.tolist()] == case.streams
+
+
+def test_first_observed_is_the_first_of_the_list_that_lies_in_a_set() -> None:
+    for seed in range(30):
+        graph = join_graph(random_graph(random.Random(seed), 3 + seed % 6, "random", observed=0.5))
+        masks = np.array([mask for mask, _ in graph.observed], np.int64)
+        table = first_observed(masks, len(graph), 1 << 40)
+        for mask in range(graph.all + 1):
+            inside = [o for o, (subset, _) in enumerate(graph.observed) if subset & ~mask == 0]
+            assert table[mask] == min(inside, default=len(graph.observed))
+        assert first_observed(masks, MOST_TABLED + 1, 1 << 40).size == 0
