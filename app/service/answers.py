@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import version
 from typing import Any
+
+from cachetools import LRUCache
 
 from app.service.body import BodyError, decode_json
 from app.service.endpoints import Endpoint
@@ -73,16 +74,22 @@ class _Flight:
             listener(self._newest)
 
 
+def _size(answer: Answer) -> int:
+    return len(answer.body) + OVERHEAD
+
+
 class Answers:
     """Kept answers of at most `most` bytes, and solves in flight."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept: OrderedDict[Key, Answer] = OrderedDict()
+        self._kept: LRUCache[Key, Answer] = LRUCache(most, _size)
         self._flights: dict[Key, _Flight] = {}
-        self._spellings: OrderedDict[bytes, Key] = OrderedDict()
-        self.bytes = 0
+        self._spellings: LRUCache[bytes, Key] = LRUCache(MOST_SPELLINGS)
+
+    @property
+    def bytes_kept(self) -> int:
         """Bytes that are kept."""
+        return int(self._kept.currsize)
 
     def key(self, endpoint: Endpoint, body: bytes) -> Key | None:
         """`key_of`, at the cost of a hash for bytes that came before."""
@@ -90,16 +97,11 @@ class Answers:
         key = self._spellings.get(spelling)
         if key is None and (key := key_of(endpoint, body)) is not None:
             self._spellings[spelling] = key
-            if len(self._spellings) > MOST_SPELLINGS:
-                self._spellings.popitem(last=False)
         return key
 
     def kept(self, key: Key) -> Answer | None:
         """The answer, where it is known."""
-        answer = self._kept.get(key)
-        if answer is not None:
-            self._kept.move_to_end(key)
-        return answer
+        return self._kept.get(key)
 
     @property
     def sharing(self) -> int:
@@ -143,16 +145,6 @@ class Answers:
         finally:
             if (flight := self._flights.get(key)) is not None and flight.task is mine:
                 del self._flights[key]
-        if answer.status == 200 and answer.complete:
-            self._keep(key, answer)
+        if answer.status == 200 and answer.complete and _size(answer) <= self._kept.maxsize:
+            self._kept[key] = answer
         return answer
-
-    def _keep(self, key: Key, answer: Answer) -> None:
-        size = len(answer.body) + OVERHEAD
-        if size > self._most or key in self._kept:
-            return
-        self._kept[key] = answer
-        self.bytes += size
-        while self.bytes > self._most:
-            _, oldest = self._kept.popitem(last=False)
-            self.bytes -= len(oldest.body) + OVERHEAD
