@@ -14,7 +14,6 @@ Departs from paper 3: it is exact, and each of the two states of a join is index
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 from models.plan import Proof, Termination
@@ -25,12 +24,13 @@ from solvers.jtree.claims import heuristic
 from solvers.jtree.components import join_components, sum_of_staircases
 from solvers.jtree.search import ALL_TREES, Found, Problem, make_join
 from solvers.jtree.table_sizes import HASTY_SETS, MAX_SETS
+from solvers.model.connected import connected_pairs
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
 from solvers.model.point import Caps, Point, point_of
 from solvers.model.tree import Tree
 
-__all__ = ["best_binary_tree", "bjtree", "connected_pairs"]
+__all__ = ["best_binary_tree", "bjtree"]
 
 PYTHON_PAIRS = 3_000  # pairs that Python looks at in the time it takes to load the compiled code
 AFFORDABLE = ((8.0, 200_000_000, MAX_SETS), (2.0, 50_000_000, HASTY_SETS), (0.5, 10_000_000, HASTY_SETS), (0.0, 2_000_000, HASTY_SETS // 8))
@@ -39,43 +39,6 @@ those of a clique of 18 streams."""
 MAX_PAIRS = 60_000  # pairs whose staircases Python can usually merge within the default time limit
 CAP_SLACK = 1.0 + 1e-9  # sums here round differently from a whole plan's price, which decides in the end
 SPACE = "binary join trees"
-
-
-def connected_sets(neighbours: tuple[int, ...], start: int, forbidden: int) -> Iterator[int]:
-    """Every connected set that contains `start` and nothing forbidden, each once, without holding more than one path of them."""
-    yield start
-    # A frame: a set, what may not be added below it, the streams around it, and the next part of those to add.
-    frames = [_frame(neighbours, start, forbidden | start)]
-    while frames:
-        found, closed, around, part = frames[-1]
-        if not part:
-            frames.pop()
-            continue
-        frames[-1] = (found, closed, around, (part - 1) & around)
-        yield found | part
-        frames.append(_frame(neighbours, found | part, closed | around))
-
-
-def _frame(neighbours: tuple[int, ...], found: int, closed: int) -> tuple[int, int, int, int]:
-    around = 0
-    for i in bits(found):
-        around |= neighbours[i]
-    around &= ~closed
-    return found, closed, around, around
-
-
-def connected_pairs(neighbours: tuple[int, ...], component: int) -> Iterator[tuple[int, int]]:
-    """Every pair of disjoint connected sets that a predicate joins, each once."""
-    for i in reversed(list(bits(component))):
-        for left in connected_sets(neighbours, 1 << i, (1 << i) - 1):
-            around = 0
-            for k in bits(left):
-                around |= neighbours[k]
-            closed = left | (left & -left) - 1
-            around &= ~closed
-            for k in reversed(list(bits(around))):
-                for right in connected_sets(neighbours, 1 << k, closed | ((1 << k) - 1) & around):
-                    yield left, right
 
 
 def _side(model: CostModel, probing: int, probed: int) -> float:

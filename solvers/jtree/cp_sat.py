@@ -17,12 +17,13 @@ It is never the faster way: 9 to 80 times the exact search's time on 6 to 12 str
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from models.plan import Proof, Termination
 from models.request import Objective
+from solvers.common.cp_solver import repeatable_solver
 from solvers.common.deadline import Deadline
 from solvers.common.errors import MethodError
 from solvers.jtree.choice import choose, objective_value
@@ -31,7 +32,7 @@ from solvers.jtree.lower_bound import cpu_lower_bound, memory_lower_bound
 from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
 from solvers.jtree.shape import CAP_SLACK, Shape, priced, shape_of, sorted_inputs, tree_of, with_root
 from solvers.jtree.two_layer import walk_two_layers
-from solvers.model.graph import bits
+from solvers.model.connected import partitions, sets_within
 from solvers.model.point import Point, point_of
 from solvers.model.tree import Tree
 
@@ -61,35 +62,6 @@ class _Program:
     least: dict[int, float] = field(default_factory=dict)
 
 
-def _connected_within(neighbours: tuple[int, ...], start: int, within: int) -> Iterator[int]:
-    """Every connected set that contains `start`, inside `within`, each once."""
-    waiting = [(start, within & ~start)]
-    while waiting:
-        found, free = waiting.pop()
-        around = 0
-        for i in bits(found):
-            around |= neighbours[i]
-        around &= free
-        if not around:
-            yield found
-            continue
-        low = around & -around
-        waiting.append((found, free & ~low))
-        waiting.append((found | low, free & ~low))
-
-
-def _partitions(neighbours: tuple[int, ...], whole: int) -> Iterator[tuple[int, ...]]:
-    """Every way to split a set into two or more connected parts, each once."""
-    waiting: list[tuple[int, tuple[int, ...]]] = [(whole, ())]
-    while waiting:
-        left, parts = waiting.pop()
-        if not left:
-            if len(parts) > 1:
-                yield parts
-            continue
-        waiting.extend((left & ~part, (*parts, part)) for part in _connected_within(neighbours, left & -left, left))
-
-
 def _program(ledger: Ledger, excess_limit: float, memory_limit: float, deadline: Deadline) -> _Program | None:
     """All splits that a plan within the limits can use; None where they are too many, too wide to order, or time runs out."""
     graph = ledger.model.graph
@@ -97,7 +69,7 @@ def _program(ledger: Ledger, excess_limit: float, memory_limit: float, deadline:
     seen = 0
     for component in graph.components:
         sets: list[int] = []
-        for part in (part for i in bits(component) for part in _connected_within(graph.neighbours, 1 << i, component & -(1 << i))):
+        for part in sets_within(graph.neighbours, component):
             # Every set has a split at least, so too many sets are too many splits.
             if len(sets) > MAX_SPLITS or (len(sets) % 256 == 0 and deadline.expired()):
                 return None
@@ -108,7 +80,7 @@ def _program(ledger: Ledger, excess_limit: float, memory_limit: float, deadline:
             kept, held = (0.0, 0.0) if root else (ledger.kept(whole), ledger.state_bytes(whole))
             if not (kept <= excess_limit and held <= memory_limit):
                 continue
-            for parts in _partitions(graph.neighbours, whole):
+            for parts in partitions(graph.neighbours, whole):
                 seen += 1
                 if seen > MAX_SPLITS or (seen % 64 == 0 and deadline.expired()):
                     return None
@@ -167,12 +139,9 @@ class _Model:
 
     def solve(self, seed: int, deadline: Deadline, hint: Shape, better: Callable[[list[int], float], None]) -> tuple[Any, Any]:
         """The solver and its status. If somebody listens, `better` is called with the splits of every solution and the bound at that time."""
-        solver = self.cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = seed
+        solver = repeatable_solver(max(0.001, deadline.remaining()), seed)
         solver.parameters.linearization_level = 2
         solver.parameters.max_deterministic_time = DETERMINISTIC_TIME
-        solver.parameters.max_time_in_seconds = max(0.001, deadline.remaining())
         self.model.clear_hints()
         for split, choice in zip(self.program.splits, self.chosen, strict=True):
             self.model.add_hint(choice, hint.get(split.whole) == split.parts)

@@ -22,7 +22,7 @@ from solvers.common.errors import RangeError
 from solvers.model.graph import JoinGraph, bits
 from solvers.model.tree import Join, Tree, joins, leaf_mask
 
-__all__ = ["CostModel", "PricedJoin", "PricedPipeline", "PricedProbe", "PricedState", "PricedTree", "Term", "access", "total"]
+__all__ = ["CostModel", "PricedJoin", "PricedPipeline", "PricedProbe", "PricedState", "PricedTree", "Term", "access", "times", "total"]
 
 
 TINIEST = 1e-290  # of a rate, of a window in seconds, and of one over it: products with smaller ones lose their digits
@@ -130,7 +130,7 @@ def _exact_sum(values: list[float]) -> tuple[float, ...]:
     return (*parts, rest) if rest else tuple(parts)
 
 
-def _times(weight: float, value: float) -> float:
+def times(weight: float, value: float) -> float:
     """weight · value; 0 where the weight is 0, even if the value is infinite."""
     return weight * value if weight else 0.0
 
@@ -208,7 +208,7 @@ class CostModel:
         known = {mask: self.graph.size(mask) for mask in (probing, probed)} if sizes is None else sizes
         kept, arriving, size = self._rate(known, probed), self._rate(known, probing), known[probed]
         costs = self.costs
-        return not _times(costs.append, kept) + _times(costs.scan, arriving * size) < _times(costs.insert + costs.delete, kept)
+        return not times(costs.append, kept) + times(costs.scan, arriving * size) < times(costs.insert + costs.delete, kept)
 
     def price_join(self, blocks: Sequence[int], orders: Sequence[Sequence[int]], sizes: dict[int, float] | None = None) -> PricedJoin:
         """The figures of one join over inputs with these sets of streams, probed in these orders.
@@ -236,16 +236,16 @@ class CostModel:
                 if made not in sizes:
                     sizes[made] = graph.size(made) if self._small else graph.grown(sizes[visited], made, sizes[block], predicates)
                 produced = sizes[made] * per_second
-                step = [Term(_times(costs.probe, arriving), visited, blocks[k]), Term(_times(costs.join, produced), made, blocks[k])]
+                step = [Term(times(costs.probe, arriving), visited, blocks[k]), Term(times(costs.join, produced), made, blocks[k])]
                 if not hashed:
-                    step.append(Term(_times(costs.scan, arriving * sizes[block]), visited, blocks[k], block))
+                    step.append(Term(times(costs.scan, arriving * sizes[block]), visited, blocks[k], block))
                 terms += step
                 probes.append(PricedProbe(target, hashed, arriving, produced, total([term.value for term in step]), predicates))
                 visited, arriving = made, produced
             pipelines.append(PricedPipeline(tuple(probes)))
         states = []
         for k, block in enumerate(blocks):
-            keeping = _times(costs.insert + costs.delete if indexed[k] else costs.append, self._rate(sizes, block))
+            keeping = times(costs.insert + costs.delete if indexed[k] else costs.append, self._rate(sizes, block))
             terms.append(Term(keeping, block, block))
             states.append(PricedState(indexed[k], keeping))
         exact = _exact_sum([term.value for term in terms])

@@ -164,7 +164,7 @@ def _bound(
         used = tuple(sorted(i for _, trail in previous for i in trail[1]))
         value = math.fsum([paid, *(trail[0] for _, trail in previous), -price * free if price else 0.0])
         search.repaired(used)
-        branch = _violated(search, node, undecided, used, shares, free)
+        branch = _violated(search, undecided, used, shares, free)
         if value > best[0]:
             best = (value, (shares, weights, price), branch)
             if branch is None and not price:
@@ -195,7 +195,7 @@ def _renormalised(
     return {**shares, **new_shares}, {**weights, **new_weights}
 
 
-def _violated(search: _Search, node: _Node, undecided: dict[int, Choice], used: Choice, shares: dict[int, float], free: float) -> int | None:
+def _violated(search: _Search, undecided: dict[int, Choice], used: Choice, shares: dict[int, float], free: float) -> int | None:
     """The undecided group on which the paths and the program disagree most; None where they agree."""
     program, candidates = search.program, search.program.candidates
     chosen = set(used)

@@ -10,11 +10,11 @@ from models.request import Costs, Query
 from solvers.allocation.freshness import joint_shares
 from solvers.allocation.heuristics import HEURISTICS
 from solvers.allocation.in_plans import share_out
-from solvers.allocation.productivity import tables_of
 from solvers.jtree.search import make_join
 from solvers.model.cost import CostModel, PricedTree
 from solvers.model.graph import join_graph
 from solvers.model.tree import Tree
+from tests.solvers.allocation.path_tables import tables_of
 from tests.solvers.allocation.simulation import shares_of_flow, shares_of_streams, simulate
 
 BINARY = ((1,), (0,))
