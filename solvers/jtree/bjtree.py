@@ -19,6 +19,7 @@ from dataclasses import replace
 from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.common.deadline import Deadline
+from solvers.common.tolerances import ROUNDED
 from solvers.jtree.choice import objective_value
 from solvers.jtree.claims import heuristic
 from solvers.jtree.components import join_components, sum_of_staircases
@@ -37,7 +38,6 @@ AFFORDABLE = ((8.0, 200_000_000, MAX_SETS), (2.0, 50_000_000, HASTY_SETS), (0.5,
 """(seconds left, pairs, connected sets) that the kernel may look at: a fifth of the time, on a machine half as fast as ours. 200 million pairs are
 those of a clique of 18 streams."""
 MAX_PAIRS = 60_000  # pairs whose staircases Python can usually merge within the default time limit
-CAP_SLACK = 1.0 + 1e-9  # sums here round differently from a whole plan's price, which decides in the end
 SPACE = "binary join trees"
 
 
@@ -111,7 +111,7 @@ def _staircase_of_binary_trees(model: CostModel, component: int, caps: Caps, dea
         grouped.setdefault(left | right, []).append((left, right))
         if count >= MAX_PAIRS or (count % 1024 == 0 and deadline.expired()):
             return None
-    cpu_cap, memory_cap = caps.cpu * CAP_SLACK, (caps.memory_bytes - model.leaves_bytes()) * CAP_SLACK
+    cpu_cap, memory_cap = caps.cpu * ROUNDED, (caps.memory_bytes - model.leaves_bytes()) * ROUNDED
     staircases: dict[int, list[tuple[float, float, Tree]]] = {1 << i: [(0.0, 0.0, i)] for i in bits(component)}
     for union in sorted(grouped, key=lambda mask: (mask.bit_count(), mask)):
         if deadline.expired():

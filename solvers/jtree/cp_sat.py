@@ -26,11 +26,12 @@ from models.request import Objective
 from solvers.common.cp_solver import repeatable_solver
 from solvers.common.deadline import Deadline
 from solvers.common.errors import MethodError
+from solvers.common.tolerances import ROUNDED, ROUNDING
 from solvers.jtree.choice import choose, objective_value
 from solvers.jtree.compiled.regions import Ledger
 from solvers.jtree.lower_bound import cpu_lower_bound, memory_lower_bound
 from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
-from solvers.jtree.shape import CAP_SLACK, Shape, priced, shape_of, sorted_inputs, tree_of, with_root
+from solvers.jtree.shape import Shape, priced, shape_of, sorted_inputs, tree_of, with_root
 from solvers.jtree.two_layer import walk_two_layers
 from solvers.model.connected import partitions, sets_within
 from solvers.model.point import Point, point_of
@@ -129,8 +130,8 @@ class _Model:
         inputs = with_root(ledger, {}).get(graph.all)
         self.fixed = ledger.join(inputs)[0] if inputs else 0.0
         # The slack is the rounding of a plan's price, so that a plan exactly at a cap is not lost.
-        cpu_left = caps.cpu * CAP_SLACK - ledger.common - self.fixed
-        memory_left = caps.memory_bytes * CAP_SLACK - problem.model.leaves_bytes()
+        cpu_left = caps.cpu * ROUNDED - ledger.common - self.fixed
+        memory_left = caps.memory_bytes * ROUNDED - problem.model.leaves_bytes()
         if caps.cpu < math.inf:
             model.add(self.cpu <= math.floor(min(cpu_left / excess_scale, 2.0**60)))
         if caps.memory_bytes < math.inf:
@@ -160,8 +161,8 @@ class _Model:
     def least(self, problem: Problem, ledger: Ledger, bound: float) -> float:
         """The program's bound in the objective's unit. Coefficients were rounded down, so it is one; the last step is for its own rounding."""
         if problem.objective is Objective.MIN_CPU:
-            return (ledger.common + self.fixed + bound * self.excess_scale) / CAP_SLACK
-        return (problem.model.leaves_bytes() + bound * self.memory_scale) / CAP_SLACK
+            return (ledger.common + self.fixed + bound * self.excess_scale) / ROUNDED
+        return (problem.model.leaves_bytes() + bound * self.memory_scale) / ROUNDED
 
     def forbid(self, picked: list[int]) -> None:
         self.model.add(sum(self.chosen[k] for k in picked) <= len(picked) - 1)
@@ -184,8 +185,8 @@ def cp_sat(problem: Problem, deadline: Deadline) -> Found:
     memory_limit = best.memory_bytes if within and problem.objective is Objective.MIN_MEMORY else caps.memory_bytes
     program = _program(
         ledger,
-        (cpu_limit * CAP_SLACK - ledger.common) + 1e-9 * ledger.common,
-        memory_limit * CAP_SLACK - problem.model.leaves_bytes(),
+        (cpu_limit * ROUNDED - ledger.common) + ROUNDING * ledger.common,
+        memory_limit * ROUNDED - problem.model.leaves_bytes(),
         deadline,
     )
     if program is None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from models.request import Objective
 from solvers.common.deadline import Deadline
 from solvers.common.errors import RangeError
+from solvers.common.tolerances import ROUNDED
 from solvers.jtree.choice import choose
 from solvers.jtree.compiled.regions import MAX_EXACT_INPUTS, Ledger
 from solvers.jtree.orders import best_orders
@@ -26,7 +27,6 @@ from solvers.model.point import Point, point_of
 from solvers.model.tree import Tree, joins, leaf_mask
 
 __all__ = [
-    "CAP_SLACK",
     "Draft",
     "Shape",
     "Writing",
@@ -43,7 +43,6 @@ __all__ = [
 
 Shape = dict[int, tuple[int, ...]]
 
-CAP_SLACK = 1.0 + 1e-9  # a draft's figures round differently from a whole plan's price, which decides in the end
 MAX_PRICED = 24  # plans that are priced and returned; pricing 200 streams takes tens of milliseconds each
 MAX_REFINED = 40  # inputs up to which a wide join's orders are looked for again at the end
 LARGE = 60  # streams from which only the chosen plan is priced
@@ -158,7 +157,7 @@ def _worth_pricing(problem: Problem, drafts: Sequence[Draft]) -> list[Draft]:
     if len(steps) <= limit:
         return steps
     caps = problem.caps
-    within = [k for k, d in enumerate(steps) if d.cpu <= caps.cpu * CAP_SLACK and d.memory_bytes <= caps.memory_bytes * CAP_SLACK]
+    within = [k for k, d in enumerate(steps) if d.cpu <= caps.cpu * ROUNDED and d.memory_bytes <= caps.memory_bytes * ROUNDED]
     if within:
         centre = within[0] if problem.objective is Objective.MIN_CPU else within[-1]
     else:

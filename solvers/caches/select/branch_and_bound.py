@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from solvers.caches.select.memory import evict
 from solvers.caches.select.program import Choice, Program, Selection, Trail, cheapest_cover
 from solvers.common.deadline import Deadline
+from solvers.common.tolerances import SAME_COST
 
 __all__ = ["branch_and_bound"]
 
 MAX_NODES = 4000  # beyond that an integer programming solver is faster
 ROOT_STEPS = 60  # subgradient steps: bounds stop moving after a few dozen
 NODE_STEPS = 6  # enough to follow one decision
-TOLERANCE = 1e-11  # relative to the cost without caches: what counts as the same cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class _Search:
         self.usable = frozenset(program.useful)
         self.members = {g: tuple(i for i in group if i in self.usable) for g, group in enumerate(program.members)}
         self.members = {g: group for g, group in self.members.items() if group}
-        self.slack = TOLERANCE * program.cost_without_caches
+        self.slack = SAME_COST * program.cost_without_caches
         self.best: tuple[float, int, Choice] = (program.cost(()), 0, ())
         self.seen: set[Choice] = set()
 
