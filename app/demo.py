@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from app.draw import draw_plan
+from app.commands.draw import draw_plan
 from models.bindings import Bindings
 from models.plan import Plan
 from models.request import PlanRequest
@@ -107,7 +107,7 @@ def service() -> Iterator[str]:
         port = probe.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     with (FOLDER / "service.log").open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-m", "app.cli", "serve", "--port", str(port)], stdout=log, stderr=log)
+        process = subprocess.Popen([sys.executable, "-m", "app", "serve", "--port", str(port)], stdout=log, stderr=log)
     try:
         deadline = time.monotonic() + 60
         while not answers(f"{url}/readyz"):

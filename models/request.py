@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from models.base import Identifier, Model, NonNegative, Number, Positive, Share, Whole
 from models.faults import check_query, with_faults
+from models.method import Method
 
 __all__ = [
     "CacheMode",
@@ -56,20 +57,6 @@ class Objective(StrEnum):
     MIN_CPU = "min_cpu"
     MIN_MEMORY = "min_memory"
     MAX_HEADROOM = "max_headroom"
-
-
-class Method(StrEnum):
-    """How the join tree is searched."""
-
-    AUTO = "auto"
-    EXACT = "exact"
-    CP_SAT = "cp_sat"
-    TWO_LAYER = "two_layer"
-    STATE_SELECTION = "state_selection"
-    STATE_REMOVAL = "state_removal"
-    MJOIN = "mjoin"
-    BJTREE = "bjtree"
-    ANYTIME = "anytime"
 
 
 class CacheMode(StrEnum):

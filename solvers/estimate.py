@@ -9,7 +9,9 @@ from solvers.jtree.search import Found, Problem, make_join
 from solvers.model.graph import JoinGraph
 from solvers.model.point import point_of
 from solvers.model.tree import Tree, leaf_mask
-from solvers.planner import problem_of, written
+from solvers.plan.builder import build_plan
+from solvers.plan.outcome import allocated, chosen, proven
+from solvers.planner import problem_of
 
 __all__ = ["estimate", "tree_of"]
 
@@ -36,4 +38,7 @@ def estimate(request: EstimateRequest) -> Plan:
     problem.model.check_range()
     point = point_of(problem.model, tree_of(problem, request.operators))
     found = Found(point, (point,), Proof.NONE, None, "plans of this shape")
-    return written(request, problem, found, None, Deadline.after(request.options.time_limit))
+    deadline = Deadline.after(request.options.time_limit)
+    outcome = chosen(found, None, deadline.termination())
+    outcome = allocated(problem, outcome, deadline)
+    return build_plan(problem, proven(problem, outcome, deadline))

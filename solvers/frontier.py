@@ -11,22 +11,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from models.plan import Frontier, FrontierPoint, Proof, Termination
-from models.request import CacheMode, Method, Objective, PlanRequest
-from solvers.caches.claims import can_exist, least_cpu, with_caches_allowed
+from models.plan import Frontier, FrontierPoint, Proof
+from models.request import Objective, PlanRequest
+from solvers.caches.claims import can_exist, least_cpu
 from solvers.caches.in_plans import CachedPlan, cached_frontier
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.common.tolerances import ROUNDED
 from solvers.jtree.lower_bound import memory_lower_bound
 from solvers.jtree.search import Found, Problem, spread
 from solvers.model.point import Point
-from solvers.plan.builder import Outcome, build_plan, value_of
+from solvers.model.staircase import undominated
+from solvers.plan.builder import build_plan
+from solvers.plan.outcome import Outcome, proven, value_of
 from solvers.planner import begin, problem_of, search
 
 __all__ = ["frontier"]
 
-_WHOLE_FRONTIER = (Method.AUTO, Method.EXACT)
-"""Methods that search all join trees; the others give the trade-offs among the plans they found."""
 SEARCHING = 0.7  # of the time limit: the rest is for caches and for writing the plans
 CACHING = 0.5  # of what is left after that
 CACHED_TREES = 12  # trees of a long frontier that are tried with caches, spread all along it: a few milliseconds each
@@ -49,10 +49,10 @@ def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
     deadline = Deadline.after(request.options.time_limit, progress)
     problem = problem_of(request)
     begin(problem, progress)
-    found = _search(request, problem, deadline.share(SEARCHING))
+    found = _search(problem, deadline.share(SEARCHING))
     caching = deadline.share(CACHING)
-    steps = _with_caches(request, problem, found, caching)
-    termination = found.termination if found.termination is not Termination.COMPLETE else caching.termination()
+    steps = _with_caches(problem, found, caching)
+    termination = caching.termination(found.termination)
     written: dict[int, FrontierPoint] = {}
     warnings = []
     if steps:
@@ -66,13 +66,13 @@ def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
                 break
             progress.stopped()  # raises AbandonedError where nobody wants the rest any more
             step = steps[place]
-            made = build_plan(request, problem, _outcome(request, problem, found, step, deadline if place == first else None))
+            made = build_plan(problem, _outcome(problem, found, step, deadline if place == first else None))
             if place == first:
                 progress.ended(made)
             written[place] = FrontierPoint(cpu=step.point.cpu, memory_bytes=step.point.memory_bytes, plan=made)
-    tree_proof = found.proof if request.options.method in _WHOLE_FRONTIER else Proof.NONE
+    tree_proof = found.proof if problem.options.method.can.whole_frontier else Proof.NONE
     proof = tree_proof
-    if tree_proof is Proof.OPTIMAL and not _caches_cannot_beat(problem, request.options.caches, steps):
+    if tree_proof is Proof.OPTIMAL and not _caches_cannot_beat(problem, steps):
         proof = Proof.BOUNDED
         warnings.append(
             "Caches were chosen for the trees of the frontier one by one: a plan with caches that is not listed may beat a point. "
@@ -85,37 +85,30 @@ def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
     return Frontier(points=listed, proof=proof, termination=termination, tree_proof=tree_proof, warnings=warnings)
 
 
-def _with_caches(request: PlanRequest, problem: Problem, found: Found, deadline: Deadline) -> list[_Step]:
+def _with_caches(problem: Problem, found: Found, deadline: Deadline) -> list[_Step]:
     """The trade-offs among trees without caches and trees with them."""
     plain = [_Step(point, None) for point in found.points if problem.caps.admit(point)]
     trees = [found.points[place] for place in spread(len(found.points))[:CACHED_TREES]]
-    steps = plain + [_Step(plan.point, plan) for plan in cached_frontier(request, problem, found, trees, deadline)]
-    kept: list[_Step] = []
+    steps = plain + [_Step(plan.point, plan) for plan in cached_frontier(problem, found, trees, deadline)]
     # Of equals the one without caches, which stands first, stays.
-    for step in sorted(steps, key=lambda step: (step.point.cpu, step.point.memory_bytes)):
-        if not kept or step.point.memory_bytes < kept[-1].point.memory_bytes:
-            kept.append(step)
-    return kept
+    return undominated(steps, lambda step: (step.point.cpu, step.point.memory_bytes))
 
 
-def _outcome(request: PlanRequest, problem: Problem, found: Found, step: _Step, deadline: Deadline | None) -> Outcome:
-    """What to write of one trade-off. The search's proof is about the plan that is best by the objective: that one is passed with a deadline
-    for working out its claims, the others with None, and claim nothing."""
+def _outcome(problem: Problem, found: Found, step: _Step, deadline: Deadline | None) -> Outcome:
+    """What to write of one trade-off; what the search proved is about the best by the objective alone, which has a deadline for its claims."""
     alone = replace(found, best=step.point, proof=Proof.NONE, bound=None, lacking=None, notes=())
     if deadline is None:
         return Outcome(alone, alone, step.cached, None, found.termination)
     tree = replace(found, lacking=None, notes=())
     bound = _bound(problem, found) if found.proof is Proof.OPTIMAL else found.bound
     tree = replace(tree, bound=bound, proof=Proof.NONE if bound is None else found.proof)
-    value = value_of(problem, step.point, step.cached)
-    claimed = with_caches_allowed(problem, request, tree, replace(tree, best=step.point), value, deadline)
-    return Outcome(tree, claimed, step.cached, None, found.termination)
+    return proven(problem, Outcome(tree, replace(tree, best=step.point), step.cached, None, found.termination), deadline)
 
 
-def _caches_cannot_beat(problem: Problem, mode: CacheMode, steps: Sequence[_Step]) -> bool:
+def _caches_cannot_beat(problem: Problem, steps: Sequence[_Step]) -> bool:
     """Whether no plan with caches can beat a point of the frontier, nor fit where there is none."""
     model, caps = problem.model, problem.caps
-    if not can_exist(model, mode):
+    if not can_exist(model, problem.options.caches):
         return True
     if not steps:
         return math.isinf(caps.cpu) or memory_lower_bound(model) > caps.memory_bytes or least_cpu(model) > caps.cpu
@@ -128,14 +121,12 @@ def _best(problem: Problem, steps: Sequence[_Step]) -> int:
     return min(range(len(steps)), key=lambda place: (sign * value_of(problem, steps[place].point, steps[place].cached), place))
 
 
-def _search(request: PlanRequest, problem: Problem, deadline: Deadline) -> Found:
-    from solvers.jtree.auto import EXACT_STREAMS
-
-    too_large = max(component.bit_count() for component in problem.model.graph.components) > EXACT_STREAMS
-    if request.options.method not in _WHOLE_FRONTIER:
-        return search(request, problem, deadline)
-    if request.options.method is Method.AUTO and too_large:
-        found = search(request, problem, deadline)  # its proof covers its best plan, not the other points
+def _search(problem: Problem, deadline: Deadline) -> Found:
+    can = problem.options.method.can
+    if not can.whole_frontier:
+        return search(problem, deadline)
+    if can.largest is not None and max(part.bit_count() for part in problem.model.graph.components) > can.largest:
+        found = search(problem, deadline)  # what it proves is about its best plan alone
         return replace(found, proof=Proof.BOUNDED) if found.proof is Proof.OPTIMAL else found
     from solvers.jtree.exact import frontier_search  # numba takes a while to import
 

@@ -19,10 +19,9 @@ __all__ = ["answer_of", "plan_request", "solve_jtree"]
 def solve_jtree(request: JtreeRequest, progress: Progress = NOBODY) -> JtreeAnswer:
     """The best join tree that the method finds."""
     deadline = Deadline.after(request.time_limit, progress)
-    whole = plan_request(request)
-    problem = problem_of(whole)
+    problem = problem_of(plan_request(request))
     begin(problem, progress)
-    return answer_of(problem, search(whole, problem, deadline))
+    return answer_of(problem, search(problem, deadline))
 
 
 def plan_request(request: JtreeRequest) -> PlanRequest:

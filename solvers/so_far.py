@@ -18,20 +18,19 @@ from models.jtree import JtreeAnswer, JtreeRequest
 from models.plan import Frontier, FrontierPoint, Plan, Proof, Termination
 from models.request import PlanRequest
 from solvers.allocation.solve import solve_allocation
-from solvers.caches.claims import with_caches_allowed
 from solvers.caches.solve import solve_caches
 from solvers.check import failed, report
 from solvers.common.deadline import Deadline
 from solvers.cover.solve import solve_cover
 from solvers.join_tree import answer_of, plan_request
-from solvers.jtree.choice import objective_value
 from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.progress import Best
 from solvers.jtree.search import ALL_TREES, Found, Problem
 from solvers.model.cost import CostModel
 from solvers.model.point import point_of
 from solvers.model.tree import Tree, joins
-from solvers.plan.builder import Outcome, build_plan
+from solvers.plan.builder import build_plan
+from solvers.plan.outcome import Outcome, proven
 from solvers.planner import problem_of
 
 if TYPE_CHECKING:
@@ -49,8 +48,7 @@ def plan_so_far(request: PlanRequest, best: Best | None = None) -> Plan:
     """The best plan so far."""
     problem = problem_of(request)
     tree = _found(problem, best)
-    found = with_caches_allowed(problem, request, tree, tree, objective_value(problem, tree.best), AT_ONCE)
-    return build_plan(request, problem, Outcome(tree, found, termination=Termination.TIME_LIMIT, brief=True))
+    return build_plan(problem, proven(problem, Outcome(tree, tree, termination=Termination.TIME_LIMIT, brief=True), AT_ONCE))
 
 
 def frontier_so_far(request: PlanRequest, best: Best | None = None) -> Frontier:

@@ -5,11 +5,11 @@ pipelines over generated rows whose counts are known, each stressing something e
 windows, nested loops, three streams), run one after the other on Spark. Of every batch the operator reports the CPU
 of each probe step and of its state, and the rows that went through. Two least-squares fits explain these:
 
-    a probe step   = rows in · probe + rows out · join + rows of the state · index (hash) or pairs · scan (nested loop) + a constant
-    the states     = rows kept · keep + rows read back · read + rows let go · drop + a constant
+    a probe step   = rows in · probe + rows out · join + rows indexed · index (hash) or pairs · scan (nested loop) + a constant
+    the states     = rows kept · keep + rows let go · drop + a constant
 
-The operator works batch by batch and reads its state back and indexes it in each. A tuple that lives for B batches is
-read and indexed B times, so insert = keep + B · (read + index), append = keep + B · read, delete = drop.
+The operator indexes rows once in the batch they come in, where inputs after theirs may see them, and once in the next, as a piece of the state;
+after that no batch reads them but where its probes reach. So insert = keep + index, append = keep, delete = drop, whatever the length of windows.
 The constants are what a batch costs without a row; they are reported and are no part of a cost per tuple.
 
 The guarantee: the fit is the exact optimum of non-negative least squares of relative errors. With at most five unknowns it is found by trying
@@ -114,11 +114,11 @@ class Calibration:
 
 
 STEP = ("probe", "join", "index", "scan", "per step")
-STATE = ("keep", "read", "drop", "per batch")
+STATE = ("keep", "drop", "per batch")
 
 
-def calibrate(out: TextIO = sys.stderr, master: str | None = None, batches_per_window: float = 8.0) -> Costs:
-    """Start a Spark session, measure, and fit. Progress goes to `out`, line by line. The costs are for windows of `batches_per_window` batches."""
+def calibrate(out: TextIO = sys.stderr, master: str | None = None) -> Costs:
+    """Measure and fit on a session of our own; `out` is told how it goes."""
     steps: list[Observation] = []
     states: list[Observation] = []
     with tempfile.TemporaryDirectory(prefix="watersmeet-") as folder:
@@ -129,23 +129,22 @@ def calibrate(out: TextIO = sys.stderr, master: str | None = None, batches_per_w
             found = measure(spark, run)
             steps += found[0]
             states += found[1]
-    calibration = calibration_of(steps, states, batches_per_window)
+    calibration = calibration_of(steps, states)
     for what, fit in (("probe steps", calibration.steps), ("states", calibration.states)):
         constants = ", ".join(f"{name} {value:.2e}" for name, value in fit.constants.items())
         out.write(f"{what}: {fit.observations} observations, fitted with a relative error of {fit.error:.0%} ({constants})\n")
-    out.write(f"costs for windows of {batches_per_window:g} batches; put them into a request:\n")
+    out.write("costs; put them into a request:\n")
     return calibration.costs
 
 
-def calibration_of(steps: Sequence[Observation], states: Sequence[Observation], batches_per_window: float) -> Calibration:
+def calibration_of(steps: Sequence[Observation], states: Sequence[Observation]) -> Calibration:
     """Fit both kinds of observations, and put the constants together to costs."""
     step, state = fit(steps, STEP), fit(states, STATE)
-    read = batches_per_window * state.constants["read"]
     costs = {
         "join": step.constants["join"],
-        "insert": state.constants["keep"] + read + batches_per_window * step.constants["index"],
+        "insert": state.constants["keep"] + step.constants["index"],
         "delete": state.constants["drop"],
-        "append": state.constants["keep"] + read,
+        "append": state.constants["keep"],
         "probe": step.constants["probe"],
         "scan": step.constants["scan"],
     }
@@ -211,19 +210,20 @@ def observed(run: Run, lines: Sequence[Mapping[str, Any]]) -> tuple[list[Observa
     before = 0
     for i, line in enumerate(lines):
         held = {state["state"]: state["rows"] for state in line["states"]}
-        old = {f"s{s}": held[f"s{s}"] - rows for s, rows in enumerate(run.rows)}
+        arrived = {f"s{s}": rows for s, rows in enumerate(run.rows)}
         if i >= WARM_UP_BATCHES:
             for step in line["steps"]:
                 # Inputs are worked off one after the other: each sees all rows of those before it, and the old ones of those after it.
                 target = step["target"]
-                visible = held[target] if target < step["input"] else old[target]
+                seen_new = target < step["input"]
+                visible = held[target] - (0 if seen_new else arrived[target])
                 counts = {"probe": step["rows_in"], "join": step["rows_out"], "per step": 1}
-                counts |= {"index": visible} if run.op == "=" else {"scan": step["rows_in"] * visible}
+                counts |= {"index": arrived[target] * (2 if seen_new else 1)} if run.op == "=" else {"scan": step["rows_in"] * visible}
                 steps.append(Observation(counts, step["cpu_seconds"]))
             spent = line["cpu_seconds"]
             seconds = spent["load"] + spent["probe"] + spent["keep"] - sum(step["cpu_seconds"] for step in line["steps"])
-            counts = {"keep": sum(run.rows), "read": before, "drop": before - sum(old.values()), "per batch": 1}
-            states.append(Observation(counts, seconds))
+            kept = sum(run.rows)
+            states.append(Observation({"keep": kept, "drop": before + kept - sum(held.values()), "per batch": 1}, seconds))
         before = sum(held.values())
     return steps, states
 

@@ -15,7 +15,7 @@ from spark_adapter.errors import CheckpointError
 
 __all__ = ["CHECKPOINT_FORMAT", "Folder", "check_layout", "read_manifest", "write_manifest"]
 
-CHECKPOINT_FORMAT = "watersmeet.checkpoint/4"
+CHECKPOINT_FORMAT = "watersmeet.checkpoint/5"
 MANIFEST = "watersmeet.json"
 PLURAL = ("columns", "partitions", "predicates", "source columns")
 
@@ -73,9 +73,19 @@ def read_manifest(folder: Folder) -> dict[str, Any] | None:
         manifest = None
     if not isinstance(manifest, dict) or manifest.get("format") != CHECKPOINT_FORMAT:
         if not folder.has("offsets"):
-            return None  # the first write was cut off, so no batch has run yet
-        raise CheckpointError([("/checkpoint", f"{MANIFEST} of the checkpoint is not of format {CHECKPOINT_FORMAT!r}; use a new folder")])
+            return None  # its first writer was killed half-way; nothing has run here yet
+        raise CheckpointError([("/checkpoint", _of_another_version(manifest))])
     return manifest
+
+
+def _of_another_version(manifest: Any) -> str:
+    found = manifest.get("format") if isinstance(manifest, dict) else None
+    if not isinstance(found, str):
+        return f"{MANIFEST} of the checkpoint cannot be read; use a new folder"
+    return (
+        f"the checkpoint was made by another version of watersmeet: its format is {found}, this version reads {CHECKPOINT_FORMAT}. "
+        "Its states cannot be taken over: use the version that made it, or a new folder, which starts with empty windows"
+    )
 
 
 def write_manifest(folder: Folder, engine: str, fingerprint: str, layout: Mapping[str, Any]) -> None:

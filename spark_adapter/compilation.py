@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,6 +18,7 @@ from spark_adapter import ENGINES
 from spark_adapter.checkpoint import Folder, check_layout, read_manifest, write_manifest
 from spark_adapter.documents import check_tree, read_bindings, read_plan
 from spark_adapter.errors import BindingError, EngineError
+from spark_adapter.expressions import SPARK_ERRORS
 from spark_adapter.layout import layout_of
 from spark_adapter.native import native
 from spark_adapter.pipeline import Built, Measuring, Pipeline, applied, changeable
@@ -69,16 +71,32 @@ def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cel
         remember=lambda: write_manifest(folder, engine, checked.fingerprint, kept),
         settings=settings(streams, partitions),
         measuring=Measuring(OBSERVED, measured.add, measured.summary),
-        tidy=lambda: _remove_copies(copies),
+        tidy=lambda: _remove_copies(spark, copies),
         cells=grid.cells,
         copied=copied(checked, grid),
     )
     return Pipeline(checked, bound, spark, built)
 
 
-def _remove_copies(name: str) -> None:
-    """The copies of states that a local master's workers have made. Those of other machines go when the application ends."""
+def _remove_copies(spark: SparkSession, name: str) -> None:
+    """The copies of states that workers have made, on whatever machines they are. What is not reached goes when the application ends."""
     shutil.rmtree(Path(SparkFiles.getRootDirectory()) / name, ignore_errors=True)
+    context = spark.sparkContext
+    if context.master.startswith("local[") or context.master == "local":
+        return
+
+    def remove(_: object) -> None:
+        import shutil
+        from pathlib import Path
+
+        from pyspark import SparkFiles
+
+        shutil.rmtree(Path(SparkFiles.getRootDirectory()) / name, ignore_errors=True)
+
+    # A few tasks per executor: Spark gives them out to those that are free.
+    tasks = 4 * max(1, int(context._jsc.sc().getExecutorMemoryStatus().size()))
+    with suppress(*SPARK_ERRORS):
+        context.parallelize(range(tasks), tasks).foreach(remove)
 
 
 def _partitions(bindings: Bindings, cells: int) -> int:

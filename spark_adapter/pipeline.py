@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,13 +20,16 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from models.bindings import Bindings
 from models.plan import Plan
+from spark_adapter.checkpoint import Folder
 from spark_adapter.errors import AdapterError, BindingError
 from spark_adapter.expressions import said
+from spark_adapter.metrics import METRICS, metrics_text
 
 __all__ = ["Built", "Measuring", "Pipeline", "Progress", "applied", "changeable"]
 
 POLL_SECONDS = 0.5  # between two looks at Spark's reports, of which it keeps the last hundred: no hundred batches take less than this
 STATISTICS = "statistics.jsonl"
+LAST_LINES = 100  # of the statistics, where a file cannot be added to
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,7 @@ class Pipeline:
         self._seen: tuple[int, str] = (-1, "")
         self._batches = self._rows = self._late = 0
         self._last: Mapping[str, Any] | None = None
+        self._lines: deque[str] = deque(maxlen=LAST_LINES)
 
     def start(self) -> Pipeline:
         """Start the query. Raises BindingError where Spark refuses the sink, the trigger or a setting."""
@@ -215,15 +220,25 @@ class Pipeline:
         figures = self._measuring.add(notes)
         self._late += sum(stream["late"] for stream in figures["streams"])
         line = {"batch": report["batchId"], "timestamp": report["timestamp"], "fingerprint": self.plan.fingerprint, **figures}
-        self._log(line | {"measured": self._measuring.summary().get("measured")})
+        self._log(line, report["batchDuration"] / 1000)
 
-    def _log(self, line: Mapping[str, Any]) -> None:
-        """One line per batch beside the checkpoint, where that lies on this machine's own disks; elsewhere `progress` has the figures."""
+    def _log(self, line: Mapping[str, Any], seconds: float) -> None:
+        """A line per batch, and metrics, beside the checkpoint, on whatever file system that is.
+
+        A local file is added to; elsewhere, where few file systems can do that, a file has the last lines of the run.
+        """
+        assert self._measuring is not None
+        summary = self._measuring.summary()
+        text = json.dumps({**line, "measured": summary.get("measured")}) + "\n"
+        folder = Folder(self.spark, self.bindings.checkpoint)
         place = urlparse(self.bindings.checkpoint)
-        if place.scheme not in ("", "file"):
-            return
-        with (Path(place.path) / STATISTICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        if place.scheme in ("", "file"):
+            with (Path(place.path) / STATISTICS).open("a", encoding="utf-8") as file:
+                file.write(text)
+        else:
+            self._lines.append(text)
+            folder.write(STATISTICS, "".join(self._lines))
+        folder.write(METRICS, metrics_text(summary, seconds, self.plan.cost.memory_bytes))
 
 
 def changeable(bindings: Bindings, spark: SparkSession) -> dict[str, str]:

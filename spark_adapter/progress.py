@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TextIO
 
-__all__ = ["RESULTS", "Measured", "Reporter", "Tick", "line", "size", "store_bytes", "summary", "tick_of"]
+__all__ = ["RESULTS", "Measured", "Reporter", "Tick", "held_by", "line", "size", "store_bytes", "summary", "tick_of"]
 
 FILES = "rocksdbSstFileSize"
+SUMMED = ("results", "late", "shed_rows", "shed_probes", "written_bytes", "read_bytes", "merges")  # figures of a whole run; others are as of now
+STALLED = 60.0  # seconds of event time by which the other streams are ahead, from which on a stream is named as the one that holds the watermark
 RESULTS = "results"  # name under which a pipeline observes its result rows: file sinks do not count them
 
 
@@ -24,6 +26,10 @@ class Measured:
     shed_probes: int = 0
     disk_bytes: int = 0
     memory_bytes: int = 0
+    written_bytes: int = 0
+    read_bytes: int = 0
+    merges: int = 0
+    held_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,16 @@ class Tick:
     disk_bytes: int = 0
     """What the engine's workers hold on their disks besides the store."""
     memory_bytes: int = 0
-    """What the processes of the engine's workers have of memory."""
+    """What the processes of the engine's workers have of memory to themselves."""
+    written_bytes: int = 0
+    """What the engine gave to the state store: what is new, and what it merged."""
+    read_bytes: int = 0
+    """What it fetched from the store because a worker had no copy."""
+    merges: int = 0
+    held_by: str = ""
+    """The stream that holds the watermark back, and for how long; empty where none does so for long."""
+    planned_rows: int = 0
+    """What the plan foresaw for the states."""
 
 
 def tick_of(report: Mapping[str, Any], before: Measured | None = None, now: Measured | None = None) -> Tick:
@@ -65,7 +80,7 @@ def tick_of(report: Mapping[str, Any], before: Measured | None = None, now: Meas
         state_rows=sum(operator["numRowsTotal"] for operator in operators),
     )
     if before is not None and now is not None:
-        since = {name: getattr(now, name) - getattr(before, name) for name in ("results", "late", "shed_rows", "shed_probes")}
+        since = {name: getattr(now, name) - getattr(before, name) for name in SUMMED}
         own = replace(now, **since)
     return Tick(
         batch=report["batchId"],
@@ -80,7 +95,24 @@ def tick_of(report: Mapping[str, Any], before: Measured | None = None, now: Meas
         shed_probes=own.shed_probes,
         disk_bytes=own.disk_bytes,
         memory_bytes=own.memory_bytes,
+        written_bytes=own.written_bytes,
+        read_bytes=own.read_bytes,
+        merges=own.merges,
+        held_by=own.held_by,
     )
+
+
+def held_by(holder: Mapping[str, Any] | None) -> str:
+    """Which stream holds the watermark back, in words; empty where none does so for long.
+
+    >>> held_by({"stream": "persons", "seconds": 240.0}), held_by({"stream": "bids", "seconds": 3.0})
+    ('persons, 4 min', '')
+    """
+    if holder is None:
+        return ""
+    if holder["seconds"] is None:
+        return f"{holder['stream']}, no row yet"
+    return f"{holder['stream']}, {holder['seconds'] / 60:,.0f} min" if holder["seconds"] >= STALLED else ""
 
 
 def store_bytes(report: Mapping[str, Any]) -> int:
@@ -100,11 +132,19 @@ def line(tick: Tick) -> str:
     """One batch for a person to read."""
     seconds = max(tick.seconds, 0.001)
     behind = "" if tick.lag is None else f" | watermark {tick.lag:,.1f} s behind"
+    if tick.held_by:
+        behind = f"{behind}, held by {tick.held_by}" if behind else f" | watermark held by {tick.held_by}"
     late = f" | {tick.late:,} late" if tick.late else ""
     shed = f" | shed {tick.shed_rows:,} rows, {tick.shed_probes:,} probes" if tick.shed_rows or tick.shed_probes else ""
+    planned = f" of {tick.planned_rows:,} planned" if tick.planned_rows else ""
+    moved = ""
+    if tick.written_bytes:
+        moved = f" | wrote {size(tick.written_bytes)}, read {size(tick.read_bytes)}"
+        moved += "" if not tick.merges else f", {tick.merges} merge{'s' if tick.merges > 1 else ''}"
     return (
         f"batch {tick.batch} | {tick.rows_in / seconds:,.0f} rows/s in, {tick.rows_out / seconds:,.0f} out"
-        f" | state {tick.state_rows:,} rows, {_held(tick.state_bytes, tick.disk_bytes, tick.memory_bytes)}{behind} | {tick.seconds:.1f} s{late}{shed}"
+        f" | state {tick.state_rows:,}{planned} rows, {_held(tick.state_bytes, tick.disk_bytes, tick.memory_bytes)}{moved}{behind}"
+        f" | {tick.seconds:.1f} s{late}{shed}"
     )
 
 

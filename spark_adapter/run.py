@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -30,7 +31,7 @@ from spark_adapter import compile
 from spark_adapter.checkpoint import Folder
 from spark_adapter.expressions import said
 from spark_adapter.pipeline import Pipeline
-from spark_adapter.progress import Measured, Reporter, size, tick_of
+from spark_adapter.progress import Measured, Reporter, held_by, size, tick_of
 from spark_adapter.session import open_session
 from spark_adapter.shedding import check_shed, shed_by
 from spark_adapter.stats import PLAN_FILE
@@ -139,7 +140,8 @@ class _Watch:
         while (report := self.listener.next()) is not None:
             now = _measured(self.pipeline)
             before = self.before or Measured(0, 0, 0)
-            self.reporter.add(tick_of(report, before, now) if now is not None else tick_of(report))
+            tick = tick_of(report, before, now) if now is not None else tick_of(report)
+            self.reporter.add(replace(tick, planned_rows=round(self.pipeline.plan.cost.memory_tuples)))
             self.before = now
 
 
@@ -150,6 +152,7 @@ def _measured(pipeline: Pipeline) -> Measured | None:
         return None
     held = [*progress.statistics["states"], *progress.statistics["caches"]]
     workers = progress.statistics["workers"]
+    store = progress.statistics["store"]
     return Measured(
         progress.results or 0,
         progress.late,
@@ -158,6 +161,10 @@ def _measured(pipeline: Pipeline) -> Measured | None:
         progress.shed_probes,
         workers["disk_bytes"],
         workers["memory_bytes"],
+        store["written_bytes"],
+        store["read_bytes"],
+        store["merges"],
+        held_by(progress.statistics["watermark_held_by"]),
     )
 
 

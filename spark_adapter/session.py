@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 import models.bindings
@@ -23,6 +24,7 @@ __all__ = ["DEFAULT_MASTER", "JOINS", "open_session", "send_code", "settings"]
 
 DEFAULT_MASTER = "local[2]"
 ARCHIVE = "watersmeet.zip"
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
 
 # What Spark's own joins of streams run best with.
 JOINS = {
@@ -64,23 +66,25 @@ def settings(spark: Mapping[str, str], master: str = DEFAULT_MASTER) -> dict[str
 
 
 def open_session(spark: Mapping[str, str], master: str | None = None, log: Path | None = None) -> SparkSession:
-    """A session with the settings `spark` on `master`: the settings' own `spark.master` where none is given, else two local cores.
+    """A session with the settings `spark` on `master`: the settings' own `spark.master` where none is given, else that of
+    `spark-submit` where it started us, else two local cores. What `spark-submit` was told wins over our defaults, and the settings over both.
 
     What Spark and its workers write to standard error goes to `log`, where one is given: it would garble a terminal.
 
     One JVM runs one Spark application: a session that is open already is used again, with those of the settings
     that can still be changed.
     """
-    chosen = master or spark.get("spark.master") or DEFAULT_MASTER
+    submitted = _submitted()
+    chosen = master or spark.get("spark.master") or submitted.get("spark.master") or DEFAULT_MASTER
     fresh = SparkSession.getActiveSession() is None
-    if fresh:
+    if fresh and not submitted:
         os.environ["JAVA_HOME"] = str(java_home())
         # Executors on this machine run the Python that runs us; elsewhere it is for the settings to say.
         if chosen.startswith("local"):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(chosen).appName("watersmeet")
     for key, value in settings(spark, chosen).items():
-        if key != "spark.master":
+        if key != "spark.master" and (key in spark or key not in submitted):
             builder = builder.config(key, value)
     try:
         with _standard_error_to(log if fresh else None):
@@ -91,6 +95,14 @@ def open_session(spark: Mapping[str, str], master: str | None = None, log: Path 
         _without_checksums(session)
     send_code(session)
     return session
+
+
+def _submitted() -> dict[str, str]:
+    """What `spark-submit` was told, where it started this process: Spark's JVM then runs already."""
+    if SUBMITTED not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
 
 
 def _without_checksums(session: SparkSession) -> None:

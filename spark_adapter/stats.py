@@ -7,10 +7,12 @@ single predicates, and sub-joins of which more than one predicate decides as `ob
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 from models.plan import Plan
 from models.request import Observed, PlanRequest, Predicate, Query, Stream
@@ -24,15 +26,19 @@ PLAN_FILE = "plan.json"  # the plan that ran, beside its statistics
 LEAST_SELECTIVITY = 1e-18  # where nothing matched so far: a selectivity is above 0, and a planner must not divide by nothing
 
 
-def stats(folder: Path) -> PlanRequest:
-    """The request that the run with this checkpoint folder suggests. Raises StatisticsError where the folder does not say."""
+def stats(folder: str | Path) -> PlanRequest:
+    """The request that the run with this checkpoint folder suggests, on any file system that Spark can read.
+
+    Raises StatisticsError where the folder does not say.
+    """
+    read = _reader(str(folder))
     try:
-        plan = read_plan(json.loads((folder / PLAN_FILE).read_text(encoding="utf-8")))
-        lines = (folder / STATISTICS).read_text(encoding="utf-8").splitlines()
+        plan = read_plan(json.loads(read(PLAN_FILE)))
+        lines = read(STATISTICS).splitlines()
     except FileNotFoundError as missing:
         raise StatisticsError(f"there is no {missing.filename}: give the checkpoint folder of a run with engine stem") from None
     except ValueError as bad:
-        raise StatisticsError(f"{folder / PLAN_FILE} is not a plan: {bad}") from None
+        raise StatisticsError(f"{_path(folder, PLAN_FILE)} is not a plan: {bad}") from None
     measured = None
     for line in lines:
         try:
@@ -42,8 +48,30 @@ def stats(folder: Path) -> PlanRequest:
         if entry.get("fingerprint") == plan.fingerprint:
             measured = entry.get("measured")
     if not measured or not measured.get("rates"):
-        raise StatisticsError(f"{folder / STATISTICS} has no measured rates of this plan yet: let it run for a window or two")
+        raise StatisticsError(f"{_path(folder, STATISTICS)} has no measured rates of this plan yet: let it run for a window or two")
     return measured_request(plan, measured)
+
+
+def _path(folder: str | Path, name: str) -> str:
+    return f"{str(folder).rstrip('/')}/{name}"
+
+
+def _reader(folder: str) -> Callable[[str], str]:
+    """Reads a file of the folder; Spark is started only where the folder is not one of this machine's."""
+    place = urlparse(folder)
+    if place.scheme in ("", "file"):
+        return lambda name: (Path(place.path) / name).read_text(encoding="utf-8")
+    from spark_adapter.checkpoint import Folder
+    from spark_adapter.session import open_session
+
+    remote = Folder(open_session({}), folder)
+
+    def read(name: str) -> str:
+        if not remote.has(name):
+            raise FileNotFoundError(errno.ENOENT, "no such file", _path(folder, name))
+        return remote.read(name)
+
+    return read
 
 
 def measured_request(plan: Plan, measured: Mapping[str, Any]) -> PlanRequest:

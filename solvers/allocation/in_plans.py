@@ -29,8 +29,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from models.plan import Allocation, Allowance, EstimateRequest, Renewal, StreamShare, WindowSuggestion
-from models.request import Method, PlanRequest, Query
+from models.plan import Allocation, Allowance, Renewal, StreamShare, WindowSuggestion
 from solvers.allocation.freshness import Refresh, ages, cover_shares, cpu_of, greedy_shares, joint_shares, residences, split_tolerance
 from solvers.allocation.neighbours import neighbours
 from solvers.allocation.productivity import PlanPaths, paths_of_plan, results_of
@@ -48,8 +47,7 @@ from solvers.window_join.flexible_windows import flexible_windows, kept_share
 __all__ = ["Relief", "Shared", "relieve", "share_out", "thin_out"]
 
 SMALL = 8  # streams up to which plans that the search did not keep are tried as well
-STEPS_PER_SECOND, MAX_STEPS = 60, 300  # plans to try per second of the time limit, and at most: at two milliseconds each, most of the time is left
-ANY_TREE = (Method.AUTO, Method.EXACT, Method.CP_SAT, Method.ANYTIME)  # methods that may answer with any join tree
+STEPS_PER_SECOND, MAX_STEPS = 60, 300  # of them, by the request's time limit: two milliseconds each, so that most of it is left
 MAX_PLANS = 12  # of those found, the ones with the least CPU at full load; the bound may end it sooner
 WORTH_THINNING = 0.05  # of the CPU cap: if keeping the windows takes less, letting in fewer tuples cannot free much
 LEAST_RENEWAL = 0.2  # of full load, for subresults that no predicate speaks of
@@ -104,19 +102,6 @@ class Relief:
     output_rate: float | None
 
 
-def _freshness(query: Query, graph: JoinGraph) -> list[float]:
-    """What each stream states, in seconds; infinity where it states nothing."""
-    stated = []
-    for stream, rate in zip(query.streams, graph.rates, strict=True):
-        if stream.freshness is None:
-            stated.append(math.inf)
-        elif stream.freshness.seconds is not None:
-            stated.append(stream.freshness.seconds)
-        else:
-            stated.append((stream.freshness.rows or 0) / rate)
-    return stated
-
-
 def _fresh(reached: Sequence[float], stated: Sequence[float]) -> tuple[bool, ...]:
     """Whether each predicate holds for results of this age."""
     return tuple(age <= limit * ROUNDED for age, limit in zip(reached, stated, strict=True))
@@ -157,7 +142,7 @@ def share_out(model: CostModel, priced: PricedTree, cap: float, stated: Sequence
     )
 
 
-def thin_out(model: CostModel, priced: PricedTree, cap: float, query: Query) -> Shared | None:
+def thin_out(model: CostModel, priced: PricedTree, cap: float, stated: Sequence[float]) -> Shared | None:
     """A share of every stream is let in, and all of it probes; None where there is no such share."""
     factor = headroom(priced, model.graph, Caps(cpu=cap))
     if factor is None or not 0.0 < factor < 1.0:
@@ -176,7 +161,7 @@ def thin_out(model: CostModel, priced: PricedTree, cap: float, query: Query) -> 
         asked=nothing,
         aimed_at=nothing,
         ages=tuple(reached),
-        fresh=_fresh(reached, _freshness(query, graph)),
+        fresh=_fresh(reached, [age / factor if rows else age for age, rows in zip(stated, graph.row_windows, strict=True)]),
         freshness_cpu=None,
     )
 
@@ -188,9 +173,8 @@ def _better(shared: Shared) -> tuple[int, float]:
 class _Contest:
     """The best plan and allocation so far. A plan that could not win if freshness and keeping windows were free is not tried."""
 
-    def __init__(self, problem: Problem, query: Query) -> None:
-        self.model, self.caps, self.query = problem.model, problem.caps, query
-        self.stated = _freshness(query, problem.model.graph)
+    def __init__(self, problem: Problem) -> None:
+        self.model, self.caps, self.stated = problem.model, problem.caps, problem.freshness
         self.best: tuple[Tree, Shared] | None = None
 
     def most(self, plan: PlanPaths) -> float:
@@ -205,7 +189,7 @@ class _Contest:
         shared = share_out(self.model, priced, cap, self.stated, plan) if plan.keeping <= cap else None
         answers = [shared]
         if shared is None or not all(shared.fresh) or plan.keeping > WORTH_THINNING * cap:
-            answers.append(thin_out(self.model, priced, cap, self.query))
+            answers.append(thin_out(self.model, priced, cap, self.stated))
         won = False
         for answer in answers:
             if answer is not None and (self.best is None or _better(answer) > _better(self.best[1])):
@@ -213,16 +197,16 @@ class _Contest:
         return won
 
 
-def _more_plans(request: PlanRequest) -> int:
+def _more_plans(problem: Problem) -> int:
     """How many plans beyond those found may be tried: none where the shape or the kind of plan is the caller's choice."""
-    if isinstance(request, EstimateRequest) or request.options.method not in ANY_TREE or len(request.query.streams) > SMALL:
+    if problem.shape_given or not problem.options.method.can.any_tree or len(problem.model.graph) > SMALL:
         return 0
-    return int(min(MAX_STEPS, STEPS_PER_SECOND * request.options.time_limit))
+    return int(min(MAX_STEPS, STEPS_PER_SECOND * problem.options.time_limit))
 
 
-def _best_shared(problem: Problem, request: PlanRequest, points: Sequence[Point], deadline: Deadline) -> tuple[Point, Shared]:
+def _best_shared(problem: Problem, points: Sequence[Point], deadline: Deadline) -> tuple[Point, Shared]:
     """The plan and its allocation with the most fresh results within the CPU cap."""
-    model, contest = problem.model, _Contest(problem, request.query)
+    model, contest = problem.model, _Contest(problem)
     likely = sorted(points, key=lambda point: (point.cpu, structure_key(point.tree)))[:MAX_PLANS]
     for number, point in enumerate(likely):
         if number and deadline.expired():
@@ -233,7 +217,7 @@ def _best_shared(problem: Problem, request: PlanRequest, points: Sequence[Point]
         plan = replace(paths_of_plan(model.graph, model.costs, priced), keeping=0.0)
         shared = share_out(model, priced, problem.caps.cpu, contest.stated, plan)
         return likely[0], replace(shared, admitted=0.0, shares=(0.0,) * len(plan.windows), freshness_cpu=None)
-    _improve(problem, contest, likely, _more_plans(request), deadline)
+    _improve(problem, contest, likely, _more_plans(problem), deadline)
     tree, shared = contest.best
     return point_of(model, tree), shared
 
@@ -359,7 +343,7 @@ def _suggested_windows(model: CostModel, memory: float) -> tuple[tuple[WindowSug
     return windows, model.rate(graph.all) * kept_share(completed, shares)
 
 
-def relieve(problem: Problem, request: PlanRequest, found: Found, deadline: Deadline) -> Relief:
+def relieve(problem: Problem, found: Found, deadline: Deadline) -> Relief:
     """What to offer where `found` has no plan within the caps."""
     model, caps = problem.model, problem.caps
     points = dict.fromkeys((found.best, *found.points))
@@ -374,7 +358,7 @@ def relieve(problem: Problem, request: PlanRequest, found: Found, deadline: Dead
         )
     best, allocation = found.best, None
     if fitting or best.cpu > caps.cpu:
-        best, shared = _best_shared(problem, request, fitting or [best], deadline)
+        best, shared = _best_shared(problem, fitting or [best], deadline)
         allocation = _allocation(model, shared)
         notes = [*_sentences(model, shared), *notes]
     else:

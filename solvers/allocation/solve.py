@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from models.allocation import AllocatedPath, AllocationAnswer, AllocationMethod, AllocationPath, AllocationRequest, ExecutionModel
 from models.plan import Proof
 from solvers.allocation.grepp import grepp, grepp_in_whole_units
-from solvers.allocation.heuristics import HEURISTICS
+from solvers.allocation.heuristics import HEURISTICS, Flow
 from solvers.allocation.jaqpot import jaqpot
 from solvers.allocation.joint import joint
 from solvers.allocation.knapsack_dp import knapsack_dp
@@ -35,64 +37,112 @@ def _path(given: AllocationPath) -> Path:
     return path_of_steps(given.name, rate, steps, given.covers)
 
 
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    """What a method shares out."""
+
+    units: list[float]
+    bound: float = math.inf
+    """What no allocation yields more than; infinite: the method has no bound of its own."""
+    searched: bool = False
+    """Whether they were searched for, so that the time limit may have ended it."""
+    flow: Flow | None = None
+    """Where tuples are dropped on the way: what goes through. Otherwise it follows from the units."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Posed:
+    """What a method is given."""
+
+    request: AllocationRequest
+    paths: list[Path]
+    progress: Progress
+
+    @property
+    def whole(self) -> bool:
+        return self.request.model is ExecutionModel.DISCRETE
+
+    def coverable(self) -> dict[str, float]:
+        """What states require, of those that can be covered."""
+        return coverable({state.name: state.required for state in self.request.states}, _givers(self.paths))
+
+
+def _exact(posed: _Posed) -> _Shares:
+    request = posed.request
+    if posed.whole:
+        found = knapsack_exact(request.capacity, posed.paths, request.time_limit, posed.progress)
+        return _Shares(found.units, found.bound, searched=True)
+    if possible := posed.coverable():
+        together = joint(request.capacity, posed.paths, possible)
+        return _Shares(together.units, together.bound)
+    return _grepp(posed)
+
+
+def _dp(posed: _Posed) -> _Shares:
+    units = knapsack_dp(int(posed.request.capacity), posed.paths)
+    return _Shares(units, _throughput(posed.paths, units))
+
+
+def _grepp(posed: _Posed) -> _Shares:
+    share_out = grepp_in_whole_units if posed.whole else grepp
+    return _Shares(share_out(posed.request.capacity, posed.paths))
+
+
+def _jaqpot(posed: _Posed) -> _Shares:
+    return _Shares(jaqpot(posed.request.capacity, posed.paths, posed.coverable())[0])
+
+
+def _half_way(heuristic: Callable[[float, Sequence[Path]], Flow]) -> Callable[[_Posed], _Shares]:
+    def share_out(posed: _Posed) -> _Shares:
+        flow = heuristic(posed.request.capacity, posed.paths)
+        return _Shares([steps[0] for steps in flow.steps], flow=flow)
+
+    return share_out
+
+
+METHODS: dict[AllocationMethod, Callable[[_Posed], _Shares]] = {
+    AllocationMethod.EXACT: _exact,
+    AllocationMethod.DP: _dp,
+    AllocationMethod.GREPP: _grepp,
+    AllocationMethod.JAQPOT: _jaqpot,
+    **{AllocationMethod(name): _half_way(heuristic) for name, heuristic in HEURISTICS.items()},
+}
+
+
 def solve_allocation(request: AllocationRequest, progress: Progress = NOBODY) -> AllocationAnswer:
     """The allocation that the method finds, and what is proven of it."""
+    deadline = Deadline.after(request.time_limit, progress)
     paths = [_path(given) for given in request.paths]
     for i, path in enumerate(paths):
         if not (math.isfinite(path.resources) and math.isfinite(path.output)):
             raise RangeError(f"path {path.name} makes more tuples than a double can count: lower its productivities", f"/paths/{i}")
-    if request.method in HEURISTICS:
-        flow = HEURISTICS[request.method](request.capacity, paths)
-        return _answer(request, paths, [steps[0] for steps in flow.steps], steps=flow.steps, output=flow.output)
-    whole = request.model is ExecutionModel.DISCRETE
-    if request.method is AllocationMethod.DP:
-        units = knapsack_dp(int(request.capacity), paths)
-        return _answer(request, paths, units, _throughput(paths, units))
-    if whole and request.method is AllocationMethod.EXACT:
-        deadline = Deadline.after(request.time_limit, progress)
-        found = knapsack_exact(request.capacity, paths, request.time_limit, progress)
-        answer = _answer(request, paths, found.units, found.bound)
-        return answer if answer.proof is Proof.OPTIMAL else answer.model_copy(update={"termination": deadline.termination()})
-    if whole:
-        return _answer(request, paths, grepp_in_whole_units(request.capacity, paths))
-    required = {state.name: state.required for state in request.states}
-    possible = coverable(required, [CoverPath(path.name, path.resources, path.covers, path.limit) for path in paths])
-    if request.method is AllocationMethod.JAQPOT:
-        return _answer(request, paths, jaqpot(request.capacity, paths, possible)[0])
-    if possible and request.method is AllocationMethod.EXACT:
-        together = joint(request.capacity, paths, possible)
-        return _answer(request, paths, together.units, together.bound)
-    return _answer(request, paths, grepp(request.capacity, paths))
+    shares = METHODS[request.method](_Posed(request, paths, progress))
+    answer = _answer(request, paths, shares)
+    return answer if answer.proof is Proof.OPTIMAL or not shares.searched else answer.model_copy(update={"termination": deadline.termination()})
+
+
+def _givers(paths: list[Path]) -> list[CoverPath]:
+    return [CoverPath(path.name, path.resources, path.covers, path.limit) for path in paths]
 
 
 def _throughput(paths: list[Path], units: list[float]) -> float:
     return math.fsum(path.output * amount for path, amount in zip(paths, units, strict=True) if amount)
 
 
-def _answer(
-    request: AllocationRequest,
-    paths: list[Path],
-    units: list[float],
-    bound: float = math.inf,
-    steps: list[list[float]] | None = None,
-    output: list[float] | None = None,
-) -> AllocationAnswer:
-    """`steps` and `output` where tuples are dropped on the way; otherwise they follow from the units.
-
-    An answer without a bound of its own gets the bound of the fractional knapsack, which no states, whole units or dropped tuples can exceed.
-    """
-    steps = steps or [[amount * arriving for arriving in path.arriving] for path, amount in zip(paths, units, strict=True)]
-    yields = output or [amount * path.output for path, amount in zip(paths, units, strict=True)]
+def _answer(request: AllocationRequest, paths: list[Path], shares: _Shares) -> AllocationAnswer:
+    """Without a bound of its own an answer has that of the capacity alone, which any numbers of units share out best."""
+    units, flow = shares.units, shares.flow
+    steps = flow.steps if flow else [[amount * arriving for arriving in path.arriving] for path, amount in zip(paths, units, strict=True)]
+    yields = flow.output if flow else [amount * path.output for path, amount in zip(paths, units, strict=True)]
     uses = [
         math.fsum(step.unit_cost * amount for step, amount in zip(path.steps, arriving, strict=True)) if path.steps else amount_ * path.resources
         for path, arriving, amount_ in zip(paths, steps, units, strict=True)
     ]
     throughput = math.fsum(yields)
-    if math.isinf(bound):
-        bound = _throughput(paths, grepp(request.capacity, paths))
+    bound = _throughput(paths, grepp(request.capacity, paths)) if math.isinf(shares.bound) else shares.bound
     claimed = claim(throughput, bound, maximise=True)
     required = {state.name: state.required for state in request.states}
-    givers = [CoverPath(path.name, path.resources, path.covers, path.limit) for path in paths]
+    givers = _givers(paths)
     short = short_states(required, givers, units)
     least = None
     if len(coverable(required, givers)) == len(required):

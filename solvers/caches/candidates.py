@@ -17,9 +17,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from solvers.caches.attributes import Attributes, Key
 from solvers.caches.figures import Figures, Traffic, figures
 from solvers.caches.select.program import Candidate, Program
+from solvers.model.attributes import Attributes, Key
 from solvers.model.cost import CostModel, PricedJoin
 from solvers.model.graph import bits
 

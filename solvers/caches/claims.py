@@ -17,8 +17,7 @@ import math
 from dataclasses import replace
 
 from models.plan import Proof
-from models.request import CacheMode, Objective, PlanRequest, Query
-from solvers.caches.attributes import Attributes
+from models.request import CacheMode, Objective
 from solvers.caches.floor import least_cpu_of_all
 from solvers.common import words
 from solvers.common.deadline import Deadline
@@ -57,25 +56,26 @@ def _bound(problem: Problem, least: float) -> float:
     return largest_factor(model, caps, least_cpu)
 
 
-def _least(problem: Problem, query: Query, tree: Found, best: Found, deadline: Deadline) -> float:
-    """A lower bound of the CPU of all plans. The costly one is worked out only where it can matter: for min_cpu, and where the CPU cap decides."""
+def _least(problem: Problem, tree: Found, best: Found, deadline: Deadline) -> float:
+    """A lower bound of the CPU of all plans, worked out as far as it matters: under the objective, and where the cap on CPU decides."""
     least, caps = least_cpu(problem.model), problem.caps
     fits = caps.admit(best.best)
     enough = tree.best.cpu if fits else caps.cpu
     if least * ROUNDED >= enough or math.isinf(enough) or (fits and problem.objective is not Objective.MIN_CPU):
         return least
-    found = least_cpu_of_all(problem.model, Attributes.of(query, problem.model.graph), enough * ROUNDED, deadline)
+    found = least_cpu_of_all(problem.model, problem.attributes, enough * ROUNDED, deadline)
     return least if found is None else max(least, found)
 
 
-def with_caches_allowed(problem: Problem, request: PlanRequest, tree: Found, best: Found, value: float, deadline: Deadline) -> Found:
-    """What is proven of `best`, the plan that was chosen, with or without caches. `tree` is what the search found and proved without caches,
-    `value` the objective's value of `best`, its caches counted.
+def with_caches_allowed(problem: Problem, tree: Found, best: Found, value: float, deadline: Deadline) -> Found:
+    """`best`, the plan that was chosen with or without caches, with what is proven of it; `tree` is what the search found and proved.
+
+    `value` is what `best` has by the objective, its caches counted.
     """
     model, caps = problem.model, problem.caps
-    if not can_exist(model, request.options.caches):
+    if not can_exist(model, problem.options.caches):
         return best
-    least = _least(problem, request.query, tree, best, deadline)
+    least = _least(problem, tree, best, deadline)
     bound = _bound(problem, least)
     fits = caps.admit(best.best)
     if not fits:

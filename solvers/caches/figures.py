@@ -31,7 +31,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from solvers.caches.attributes import Attributes, Key
+from solvers.model.attributes import Attributes, Key
 from solvers.model.cost import CostModel
 
 __all__ = ["ENTRY_BYTES", "Figures", "Traffic", "figures", "update_cost"]

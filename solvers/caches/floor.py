@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 
-from solvers.caches.attributes import Attributes
 from solvers.caches.figures import update_cost
 from solvers.caches.joint_orders import CacheableJoin
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import SUMMED
-from solvers.model.connected import partitions, sets_within
+from solvers.model.attributes import Attributes
+from solvers.model.connected import connected_sets, partitions
 from solvers.model.cost import CostModel
+from solvers.model.graph import bits
 from solvers.model.probe_order import best_join
 
 __all__ = ["least_cpu_of_all"]
@@ -39,9 +40,8 @@ def least_cpu_of_all(model: CostModel, attributes: Attributes, enough: float, de
         return None
     best: dict[int, float] = {1 << i: 0.0 for i in range(len(graph))}
     wide = 0
-    for union in sorted(sets_within(graph.neighbours, graph.all), key=lambda mask: (mask.bit_count(), mask)):
-        if union in best:
-            continue
+    sets = [mask for i in bits(graph.all) for mask in connected_sets(graph.neighbours, 1 << i, graph.all & -(1 << i)) if mask & (mask - 1)]
+    for union in sorted(sets, key=lambda mask: (mask.bit_count(), mask)):
         least = math.inf
         for blocks in partitions(graph.neighbours, union):
             below = math.fsum(best[block] for block in blocks)

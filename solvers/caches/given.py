@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from models.fingerprint import fingerprint
 from models.plan import Cache, EstimateRequest, Plan
-from solvers.caches.attributes import Attributes
 from solvers.caches.candidates import CacheCandidate, GroupKey, Pipelines, candidate
 from solvers.common.errors import ShapeError
 from solvers.estimate import tree_of
@@ -29,7 +28,7 @@ def with_given_caches(request: EstimateRequest, priced: Plan, given: Plan) -> Pl
     problem = problem_of(request)
     model, graph = problem.model, problem.model.graph
     tree = model.price(tree_of(problem, request.operators))
-    attributes = Attributes.of(request.query, graph)
+    attributes = problem.attributes
     position = {name: i for i, name in enumerate(graph.names)}
     joins = {frozenset(operator.streams): number for number, operator in enumerate(priced.operators)}
     below = {operator.id: frozenset(operator.streams) for operator in given.operators}

@@ -15,8 +15,8 @@ Departs from the paper, which allows Y to hold the arriving input always: with p
 
 from __future__ import annotations
 
-from solvers.caches.attributes import Attributes
 from solvers.caches.candidates import CacheCandidate, Pipelines, candidate, prefix_candidates, prefix_sets, streams_of
+from solvers.model.attributes import Attributes
 from solvers.model.cost import CostModel
 
 __all__ = ["PAPERS_QUOTA", "QUOTA", "global_candidates"]

@@ -19,8 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from models.plan import Cache, CacheKind
-from models.request import CacheMode, Method, Objective, PlanRequest
-from solvers.caches.attributes import Attributes
+from models.request import CacheMode, Objective
 from solvers.caches.candidates import CacheCandidate, GroupKey, Pipelines, prefix_candidates, program_of
 from solvers.caches.claims import can_exist, least_cpu
 from solvers.caches.global_caches import global_candidates
@@ -31,6 +30,7 @@ from solvers.common import words
 from solvers.common.deadline import Deadline
 from solvers.jtree.choice import overload
 from solvers.jtree.search import Found, Problem, make_join
+from solvers.model.attributes import Attributes
 from solvers.model.cost import CostModel, PricedTree, Term
 from solvers.model.point import Caps, Point
 from solvers.model.probe_order import Orders
@@ -133,21 +133,20 @@ def _names(names: Sequence[str], mask: int) -> list[str]:
     return sorted(name for i, name in enumerate(names) if mask >> i & 1)
 
 
-def caches_in_plans(request: PlanRequest, problem: Problem, found: Found, deadline: Deadline) -> CachedPlan | None:
+def caches_in_plans(problem: Problem, found: Found, deadline: Deadline) -> CachedPlan | None:
     """The plan with caches that is better than every plan without; None where there is none."""
-    mode = request.options.caches
-    if not can_exist(problem.model, mode) or deadline.expired() or not (wide := _wide_trees(request, problem, found, deadline)):
+    mode = problem.options.caches
+    if not can_exist(problem.model, mode) or deadline.expired() or not (wide := _wide_trees(problem, found, deadline)):
         return None
-    attributes = Attributes.of(request.query, problem.model.graph)
     best: tuple[tuple[float, ...], CachedPlan | None] = (_merit(problem, found.best, None), None)
     known: _KnownOrders = {}
     for tree in wide:
         for variant in (tree, None) if mode is CacheMode.AUTO else (tree,):
             if deadline.expired() or _cannot_win(problem, tree, best[0]):
                 break
-            ordered = variant if variant is not None else _for_caches(problem, attributes, tree, known, deadline, best[0])
-            plan = None if ordered is None else _best_caches(problem, attributes, ordered, mode, deadline, best[0])
-            # Where nothing fits the CPU, an allocation follows, and that is worked out for plans without caches.
+            ordered = variant if variant is not None else _for_caches(problem, tree, known, deadline, best[0])
+            plan = None if ordered is None else _best_caches(problem, ordered, deadline, best[0])
+            # Where nothing fits, who may probe how much is decided for plans without caches.
             if plan is not None and problem.caps.admit(plan.point):
                 merit = _merit(problem, plan.point, plan.total)
                 if _better(merit, best[0]):
@@ -155,13 +154,12 @@ def caches_in_plans(request: PlanRequest, problem: Problem, found: Found, deadli
     return best[1]
 
 
-def cached_frontier(request: PlanRequest, problem: Problem, found: Found, points: Sequence[Point], deadline: Deadline) -> list[CachedPlan]:
+def cached_frontier(problem: Problem, found: Found, points: Sequence[Point], deadline: Deadline) -> list[CachedPlan]:
     """The trees of `points`, and where few are to be had all others worth it, each with the caches that save the most within the caps."""
-    mode = request.options.caches
+    mode = problem.options.caches
     if not can_exist(problem.model, mode) or deadline.expired():
         return []
-    trees = dict.fromkeys(point.tree for point in (*points, *_more_points(request, problem, found, deadline)))
-    attributes = Attributes.of(request.query, problem.model.graph)
+    trees = dict.fromkeys(point.tree for point in (*points, *_more_points(problem, found, deadline)))
     known: _KnownOrders = {}
     by_cpu, nothing_to_beat = replace(problem, objective=Objective.MIN_CPU), (1.0,)
     plans: list[CachedPlan] = []
@@ -171,46 +169,44 @@ def cached_frontier(request: PlanRequest, problem: Problem, found: Found, points
         for variant in (tree, None) if mode is CacheMode.AUTO else (tree,):
             if deadline.expired():
                 return plans
-            ordered = variant if variant is not None else _for_caches(by_cpu, attributes, tree, known, deadline, nothing_to_beat)
-            plan = None if ordered is None else _best_caches(by_cpu, attributes, ordered, mode, deadline, nothing_to_beat)
+            ordered = variant if variant is not None else _for_caches(by_cpu, tree, known, deadline, nothing_to_beat)
+            plan = None if ordered is None else _best_caches(by_cpu, ordered, deadline, nothing_to_beat)
             if plan is not None and problem.caps.admit(plan.point):
                 plans.append(plan)
     return plans
 
 
-def _more_points(request: PlanRequest, problem: Problem, found: Found, deadline: Deadline) -> Sequence[Point]:
+def _more_points(problem: Problem, found: Found, deadline: Deadline) -> Sequence[Point]:
     """The whole frontier within the memory cap, CPU apart, where it is cheap to have and some tree with caches could beat what was found."""
-    if request.options.caches is not CacheMode.AUTO or not _worth_more_trees(request, problem, found):
+    if problem.options.caches is not CacheMode.AUTO or not _worth_more_trees(problem, found):
         return ()
     from solvers.jtree.exact import frontier_search  # numba takes a while to import; these methods have done so
 
     return frontier_search(replace(problem, caps=Caps(memory_bytes=problem.caps.memory_bytes)), deadline).points
 
 
-def _wide_trees(request: PlanRequest, problem: Problem, found: Found, deadline: Deadline) -> list[Tree]:
+def _wide_trees(problem: Problem, found: Found, deadline: Deadline) -> list[Tree]:
     """The trees that have a join of three inputs or more and could win, the best without caches first."""
     points = [found.best]
-    if request.options.caches is CacheMode.AUTO:
+    if problem.options.caches is CacheMode.AUTO:
         points += found.points
-        points += _more_points(request, problem, found, deadline)
+        points += _more_points(problem, found, deadline)
     trees = dict.fromkeys(point.tree for point in points if point.memory_bytes <= problem.caps.memory_bytes)
     wide = [tree for tree in trees if any(len(node.inputs) > 2 for node in joins(tree))]
     most = MAX_TREES if problem.objective is Objective.MIN_CPU else MAX_UNBOUNDED_TREES
     return wide[:most] + wide[most:][-1:]
 
 
-def _worth_more_trees(request: PlanRequest, problem: Problem, found: Found) -> bool:
+def _worth_more_trees(problem: Problem, found: Found) -> bool:
     """Whether the whole frontier is cheap to have and some tree with caches could beat what was found."""
-    if request.options.method not in (Method.AUTO, Method.EXACT) or not 3 <= len(problem.model.graph) <= FRONTIER_STREAMS:
+    if not problem.options.method.can.whole_frontier or not 3 <= len(problem.model.graph) <= FRONTIER_STREAMS:
         return False
     if problem.objective is not Objective.MIN_CPU or not problem.caps.admit(found.best):
         return True
     return least_cpu(problem.model) < found.best.cpu * (1.0 - WORTH)
 
 
-def _for_caches(
-    problem: Problem, attributes: Attributes, tree: Tree, known: _KnownOrders, deadline: Deadline, to_beat: tuple[float, ...]
-) -> Tree | None:
+def _for_caches(problem: Problem, tree: Tree, known: _KnownOrders, deadline: Deadline, to_beat: tuple[float, ...]) -> Tree | None:
     """The tree with the probe orders that suit caches best; None where it has them already."""
     made: dict[int, Tree] = {}
     priced = problem.model.price(tree)
@@ -221,7 +217,7 @@ def _for_caches(
         if len(blocks) > 2 and blocks not in known:
             probes = math.fsum(probe.cpu for pipeline in join.pipelines for probe in pipeline.probes)
             limit = to_beat[1] - (priced.cpu - probes) if by_cpu else math.inf
-            known[blocks] = joint_orders(problem.model, attributes, blocks, deadline, limit)
+            known[blocks] = joint_orders(problem.model, problem.attributes, blocks, deadline, limit)
         made[node.mask] = make_join(inputs, known.get(blocks) or node.orders)
     other = made[leaf_mask(tree)]
     return other if other != tree else None
@@ -247,13 +243,11 @@ def _better(merit: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return False
 
 
-def _best_caches(
-    problem: Problem, attributes: Attributes, tree: Tree, mode: CacheMode, deadline: Deadline, to_beat: tuple[float, ...]
-) -> CachedPlan | None:
+def _best_caches(problem: Problem, tree: Tree, deadline: Deadline, to_beat: tuple[float, ...]) -> CachedPlan | None:
     """The tree with its best caches; None where none is worth it or it cannot beat what there is."""
-    model = problem.model
+    model, attributes = problem.model, problem.attributes
     priced = model.price(tree)
-    generate = prefix_candidates if mode is CacheMode.PREFIX else global_candidates
+    generate = prefix_candidates if problem.options.caches is CacheMode.PREFIX else global_candidates
     free = problem.caps.memory_bytes - priced.memory_bytes
     parts: list[tuple[int, Program, list[CacheCandidate], list[GroupKey]]] = []
     for number, join in enumerate(priced.joins):
@@ -277,7 +271,7 @@ def _best_caches(
     if not choice:
         return None
     owners = [(number, c) for number, _, useful, _ in parts for c in useful]
-    return _plan(problem.model, attributes, priced, whole, choice, owners)
+    return _plan(model, attributes, priced, whole, choice, owners)
 
 
 def _fitting(model: CostModel, candidates: list[CacheCandidate], free: float) -> list[CacheCandidate]:

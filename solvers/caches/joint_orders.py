@@ -17,10 +17,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from solvers.caches.attributes import Attributes
 from solvers.caches.figures import Figures, Traffic, figures
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED_DOWN
+from solvers.model.attributes import Attributes
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
 from solvers.model.probe_order import Orders

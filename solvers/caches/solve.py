@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from models.caches import CacheAllocation, CacheMethod, CacheSelection, CacheSelectionRequest
 from models.plan import Termination
@@ -21,8 +23,39 @@ from solvers.common.linear_program import Outcome
 
 __all__ = ["program_of", "solve_caches"]
 
-APPROXIMATIONS = (CacheMethod.GREEDY, CacheMethod.LP_ROUNDING, CacheMethod.TREE)
-"""Methods that state their ratio to the bound of the linear relaxation."""
+
+@dataclass(frozen=True, slots=True)
+class _Posed:
+    """What a method is given."""
+
+    program: Program
+    deadline: Deadline
+    seed: int
+    relaxed: Relaxation | None
+    """The linear relaxation, for methods that approximate."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    """One method, and what it can do."""
+
+    select: Callable[[_Posed], Selection]
+    approximates: bool = False
+    """Whether it states its ratio to the bound of the linear relaxation; otherwise it searches, and the time limit may end it."""
+
+
+def _rounded(posed: _Posed) -> Selection:
+    assert posed.relaxed is not None
+    return lp_rounding(posed.program, posed.relaxed, posed.seed)
+
+
+METHODS = {
+    CacheMethod.EXACT: _Method(lambda posed: exact(posed.program, posed.deadline)),
+    CacheMethod.EXHAUSTIVE: _Method(lambda posed: exhaustive(posed.program, posed.deadline)),
+    CacheMethod.GREEDY: _Method(lambda posed: greedy(posed.program), approximates=True),
+    CacheMethod.TREE: _Method(lambda posed: tree(posed.program), approximates=True),
+    CacheMethod.LP_ROUNDING: _Method(_rounded, approximates=True),
+}
 
 
 def program_of(request: CacheSelectionRequest) -> Program:
@@ -58,8 +91,9 @@ def solve_caches(request: CacheSelectionRequest, progress: Progress = NOBODY) ->
     program = program_of(request)
     by_priority = request.allocation is CacheAllocation.PRIORITY
     posed = program.without_cap() if by_priority else program
-    relaxed = relaxation(posed, deadline.remaining()) if request.method in APPROXIMATIONS else None
-    found = _select(request, posed, relaxed, deadline)
+    method = METHODS[request.method]
+    relaxed = relaxation(posed, deadline.remaining()) if method.approximates else None
+    found = method.select(_Posed(posed, deadline, request.seed, relaxed))
     ids = [candidate.id for candidate in request.candidates]
     if by_priority:
         allotted = priority_allocation(program, found.choice)
@@ -70,7 +104,7 @@ def solve_caches(request: CacheSelectionRequest, progress: Progress = NOBODY) ->
         held = program.memory(choice)
     claimed = claim(cost, relaxed.bound if found.bound is None and relaxed is not None else found.bound)
     lp_bound = relaxed.bound if relaxed is not None and relaxed.outcome is Outcome.OPTIMAL else None
-    searched = request.method in (CacheMethod.EXACT, CacheMethod.EXHAUSTIVE) and not found.optimal
+    cut_short = not method.approximates and not found.optimal
     return CacheSelection(
         chosen=[ids[i] for i in choice],
         total_cost=cost,
@@ -78,22 +112,9 @@ def solve_caches(request: CacheSelectionRequest, progress: Progress = NOBODY) ->
         memory={ids[i]: held[i] for i in choice},
         memory_bytes=math.fsum(held.values()),
         proof=claimed.proof,
-        termination=deadline.termination() if searched else Termination.COMPLETE,
+        termination=deadline.termination() if cut_short else Termination.COMPLETE,
         bound=claimed.bound,
         gap=claimed.gap,
         lp_bound=lp_bound,
         ratio=cost / lp_bound if lp_bound else None,
     )
-
-
-def _select(request: CacheSelectionRequest, program: Program, relaxed: Relaxation | None, deadline: Deadline) -> Selection:
-    if request.method is CacheMethod.GREEDY:
-        return greedy(program)
-    if request.method is CacheMethod.TREE:
-        return tree(program)
-    if request.method is CacheMethod.EXHAUSTIVE:
-        return exhaustive(program, deadline)
-    if request.method is CacheMethod.LP_ROUNDING:
-        assert relaxed is not None
-        return lp_rounding(program, relaxed, request.seed)
-    return exact(program, deadline)

@@ -87,8 +87,10 @@ class Deadline:
     def expired(self) -> bool:
         return time.monotonic() >= self.at or self.progress.stopped()
 
-    def termination(self) -> Termination:
-        """Why a search that ends now ends: it was asked to stop, its time is over, or it is complete."""
+    def termination(self, before: Termination = Termination.COMPLETE) -> Termination:
+        """Why a search that looks here ends: as a step `before` it did, or it was asked to, or its time is over, or none of them."""
+        if before is not Termination.COMPLETE:
+            return before
         if self.progress.stopped():
             return Termination.STOPPED
         return Termination.TIME_LIMIT if time.monotonic() >= self.at else Termination.COMPLETE

@@ -7,7 +7,21 @@ should stay tight. Thresholds that decide how long an algorithm goes on, or what
 
 from __future__ import annotations
 
-__all__ = ["NUDGE", "ROUNDED", "ROUNDED_DOWN", "ROUNDING", "SAME_COST", "SIMPLEX_SLACK", "SUMMED", "SUMMED_DOWN", "SUMMING", "SUM_ROUNDING", "TIED"]
+__all__ = [
+    "AT_A_CAP",
+    "NUDGE",
+    "ROUNDED",
+    "ROUNDED_DOWN",
+    "ROUNDING",
+    "SAME_COST",
+    "SHAVED",
+    "SIMPLEX_SLACK",
+    "SUMMED",
+    "SUMMED_DOWN",
+    "SUMMING",
+    "SUM_ROUNDING",
+    "TIED",
+]
 
 ROUNDING = 1e-9
 """Relative. Figures this close are the same; the contract calls a gap below this none, and a plan over a cap by less is within it until its price
@@ -26,7 +40,11 @@ SUMMED_DOWN = 1.0 - SUMMING
 """A figure times this is not above the same figure computed in another way."""
 TIED = SUMMED_DOWN
 """Costs whose ratio is above this are a tie, which the order of the inputs breaks: a plan must not change with the last bit of a rate."""
+SHAVED = 1.0 - 1e-13
+"""A bound of the compiled searches times this is not above the same few dozen terms added up in another order."""
 
+AT_A_CAP = 1e-11
+"""Relative. Within this of a cap the compiled searches drop nothing: prices, which round differently by far less, decide there."""
 SAME_COST = 1e-11
 """Of the cost without caches: two choices of caches this close cost the same, so branch and bound does not tell them apart. Ten times what
 sums differ by, a hundredth of what callers see."""

@@ -32,6 +32,8 @@ class Cover:
     units: list[float]
     cost: float
     bound: float
+    searched: bool = False
+    """Whether it was searched for, so that the time limit may have ended it."""
 
 
 def cost_of(paths: Sequence[CoverPath], units: Sequence[float]) -> float:
@@ -104,11 +106,11 @@ def discrete_cover(required: Mapping[str, float], paths: Sequence[CoverPath], se
         status = solver.solve(model)
     fractional = continuous_cover(required, paths).bound
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Cover(greedy, cost_of(paths, greedy), fractional)
+        return Cover(greedy, cost_of(paths, greedy), fractional, searched=True)
     found = [float(solver.value(units[i])) if i in units else 0.0 for i in range(len(paths))]
     cost, known = (sum(decimal(path.cost) * int(n) for path, n in zip(paths, counts, strict=True)) for counts in (found, greedy))
     best = found if cost <= known else greedy
-    return Cover(best, cost_of(paths, best), float(cost) if status == cp_model.OPTIMAL and exact else fractional)
+    return Cover(best, cost_of(paths, best), float(cost) if status == cp_model.OPTIMAL and exact else fractional, searched=True)
 
 
 def _most_units(required: Mapping[str, float], path: CoverPath) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from models.allocation import ExecutionModel
 from models.cover import CoverAnswer, CoverMethod, CoverRequest
@@ -11,7 +12,7 @@ from models.plan import Proof, Termination
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.common.gap import claim
 from solvers.common.tolerances import ROUNDED, ROUNDED_DOWN
-from solvers.cover.exact import continuous_cover, cost_of, discrete_cover
+from solvers.cover.exact import Cover, continuous_cover, cost_of, discrete_cover
 from solvers.cover.greedy import CoverPath, greedy_cover
 
 __all__ = ["coverable", "short_states", "solve_cover"]
@@ -32,6 +33,33 @@ def short_states(required: Mapping[str, float], paths: Sequence[CoverPath], unit
     return [state for state, amount in required.items() if _brought(state, paths, units) < amount * ROUNDED_DOWN]
 
 
+@dataclass(frozen=True, slots=True)
+class _Posed:
+    """What a method is given."""
+
+    required: Mapping[str, float]
+    """States that can be covered."""
+    paths: Sequence[CoverPath]
+    whole: bool
+    """Whether units are whole numbers."""
+    seconds: float
+    progress: Progress
+
+
+def _exact(posed: _Posed) -> Cover:
+    if posed.whole:
+        return discrete_cover(posed.required, posed.paths, posed.seconds, posed.progress)
+    return continuous_cover(posed.required, posed.paths)
+
+
+def _greedy(posed: _Posed) -> Cover:
+    units = greedy_cover(posed.required, posed.paths, posed.whole)
+    return Cover(units, cost_of(posed.paths, units), continuous_cover(posed.required, posed.paths).bound)
+
+
+METHODS: dict[CoverMethod, Callable[[_Posed], Cover]] = {CoverMethod.EXACT: _exact, CoverMethod.GREEDY: _greedy}
+
+
 def solve_cover(request: CoverRequest, progress: Progress = NOBODY) -> CoverAnswer:
     """The least cover that the method finds, and what is proven of it."""
     deadline = Deadline.after(request.time_limit, progress)
@@ -39,12 +67,8 @@ def solve_cover(request: CoverRequest, progress: Progress = NOBODY) -> CoverAnsw
     required = {state.name: state.required for state in request.states}
     paths = [CoverPath(path.name, path.cost, path.covers, math.inf if path.max_units is None else path.max_units) for path in request.paths]
     possible = coverable(required, paths, whole)
-    searched = whole and request.method is CoverMethod.EXACT
-    found = discrete_cover(possible, paths, request.time_limit, progress) if searched else continuous_cover(possible, paths)
+    found = METHODS[request.method](_Posed(possible, paths, whole, request.time_limit, progress))
     units, least = found.units, found.cost
-    if request.method is CoverMethod.GREEDY:
-        units = greedy_cover(possible, paths, whole)
-        least = cost_of(paths, units)
     claimed = claim(least, found.bound)
     if request.capacity is not None and least > request.capacity * ROUNDED:
         fit = request.capacity / least
@@ -57,7 +81,7 @@ def solve_cover(request: CoverRequest, progress: Progress = NOBODY) -> CoverAnsw
         uncovered=short,
         least_capacity=least if len(possible) == len(required) else None,
         proof=claimed.proof,
-        termination=deadline.termination() if searched and claimed.proof is not Proof.OPTIMAL else Termination.COMPLETE,
+        termination=deadline.termination() if found.searched and claimed.proof is not Proof.OPTIMAL else Termination.COMPLETE,
         bound=claimed.bound,
         gap=claimed.gap,
     )

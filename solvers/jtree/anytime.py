@@ -23,7 +23,8 @@ from models.request import Objective
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED, ROUNDED_DOWN
 from solvers.jtree.choice import choose
-from solvers.jtree.compiled.regions import Ledger, Solution, solve_region
+from solvers.jtree.compiled.ledger import Ledger
+from solvers.jtree.compiled.regions import Solution, solve_region
 from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.jtree.search import ALL_TREES, Found, Problem, staircase

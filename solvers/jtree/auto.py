@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from models.plan import Proof, Termination
-from models.request import Objective
+from models.request import Method, Objective
 from solvers.common.deadline import Deadline
 from solvers.jtree.choice import choose
 from solvers.jtree.greedy_tree import greedy_plan
@@ -19,7 +19,6 @@ from solvers.jtree.search import Found, Problem, staircase
 
 __all__ = ["auto"]
 
-EXACT_STREAMS = 40  # of a component: beyond, not even a chain's exact search ends within seconds
 EXACT_SHARE = 0.7  # of the time limit; anytime search finds most of what it finds in the rest
 
 
@@ -27,7 +26,7 @@ def auto(problem: Problem, deadline: Deadline) -> Found:
     """The best plan within the time limit, exact where time allows."""
     graph = problem.model.graph
     widest = max(component.bit_count() for component in graph.components)
-    if widest > EXACT_STREAMS:
+    if Method.AUTO.can.largest is not None and widest > Method.AUTO.can.largest:
         from solvers.jtree.anytime import anytime
 
         found = anytime(problem, deadline)

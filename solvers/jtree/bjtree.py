@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from operator import itemgetter
 
 from models.plan import Proof, Termination
 from models.request import Objective
@@ -23,12 +24,13 @@ from solvers.common.tolerances import ROUNDED
 from solvers.jtree.choice import objective_value
 from solvers.jtree.claims import heuristic
 from solvers.jtree.components import join_components, sum_of_staircases
-from solvers.jtree.search import ALL_TREES, Found, Problem, make_join
+from solvers.jtree.search import ALL_TREES, Found, Problem, Shape, both, make_join, tree_of_joins
 from solvers.jtree.table_sizes import HASTY_SETS, MAX_SETS
 from solvers.model.connected import connected_pairs
-from solvers.model.cost import CostModel
+from solvers.model.cost import CostModel, side
 from solvers.model.graph import bits
 from solvers.model.point import Caps, Point, point_of
+from solvers.model.staircase import undominated
 from solvers.model.tree import Tree
 
 __all__ = ["best_binary_tree", "bjtree"]
@@ -41,12 +43,10 @@ MAX_PAIRS = 60_000  # pairs whose staircases Python can usually merge within the
 SPACE = "binary join trees"
 
 
-def _side(model: CostModel, probing: int, probed: int) -> float:
-    """Keeping the state of one input of a binary join and probing it from the other, results apart."""
-    costs, kept, arriving = model.costs, model.rate(probed), model.rate(probing)
-    if model.hashed_in_binary(probing, probed):
-        return kept * (costs.insert + costs.delete) + arriving * costs.probe
-    return kept * costs.append + arriving * (costs.probe + costs.scan * model.size(probed))
+def _joining(model: CostModel, left: int, right: int) -> float:
+    """Both sides of a binary join: keeping the states and probing them, results apart."""
+    sides = ((left, right), (right, left))
+    return sum(side(model.costs, model.hashed_in_binary(a, b), model.rate(b), model.rate(a), model.size(b)) for a, b in sides)
 
 
 def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_memory: bool = False) -> tuple[Tree, bool]:
@@ -57,14 +57,14 @@ def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_me
     for count, (left, right) in enumerate(connected_pairs(model.graph.neighbours, component)):
         pairs.setdefault(left | right, []).append((left, right))
         if count >= PYTHON_PAIRS:
-            from solvers.jtree.compiled import sets as kernels  # numba takes a while to import, and small graphs do not need it
+            from solvers.jtree.compiled import binary_tree as compiled  # numba takes a while to import, and small graphs do not need it
 
             seconds = deadline.remaining()
             _, most, sets = next(entry for entry in AFFORDABLE if seconds >= entry[0])
-            tree = kernels.best_binary_tree(model, component, most, by_memory, sets)
+            tree = compiled.best_binary_tree(model, component, most, by_memory, sets)
             if tree is not None:
                 return tree, True
-            from solvers.jtree.compiled.regions import Ledger
+            from solvers.jtree.compiled.ledger import Ledger
             from solvers.jtree.linear_orders import best_over_linear_orders
 
             return best_over_linear_orders(Ledger(model), component, deadline, by_memory), False
@@ -74,7 +74,7 @@ def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_me
         output = model.state_bytes(union) if by_memory else model.costs.join * model.rate(union)
         choice = (math.inf, 0, 0)
         for left, right in sorted(pairs[union]):
-            joining = 0.0 if by_memory else _side(model, left, right) + _side(model, right, left)
+            joining = 0.0 if by_memory else _joining(model, left, right)
             cost = best[left][0] + best[right][0] + joining + output
             if cost < choice[0] or not choice[1]:
                 choice = (cost, left, right)
@@ -83,22 +83,14 @@ def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_me
 
 
 def _tree_of(best: dict[int, tuple[float, int, int]], component: int) -> Tree:
-    trees: dict[int, Tree] = {}
+    shape: Shape = {}
     waiting = [component]
     while waiting:
-        mask = waiting[-1]
-        if mask & (mask - 1) == 0:
-            trees[mask] = mask.bit_length() - 1
-            waiting.pop()
-            continue
+        mask = waiting.pop()
         _, left, right = best[mask]
-        missing = [part for part in (left, right) if part not in trees]
-        if missing:
-            waiting.extend(missing)
-        else:
-            trees[mask] = make_join((trees[left], trees[right]), ((1,), (0,)))
-            waiting.pop()
-    return trees[component]
+        shape[mask] = (left, right)
+        waiting += [part for part in (left, right) if part & (part - 1)]
+    return tree_of_joins(shape, both)
 
 
 def _staircase_of_binary_trees(model: CostModel, component: int, caps: Caps, deadline: Deadline) -> tuple[Point, ...] | None:
@@ -122,7 +114,7 @@ def _staircase_of_binary_trees(model: CostModel, component: int, caps: Caps, dea
         for left, right in sorted(grouped[union]):
             if deadline.expired():
                 return None
-            cost = _side(model, left, right) + _side(model, right, left) + output
+            cost = _joining(model, left, right) + output
             for cpu, memory, tree in staircases[left]:
                 if deadline.expired():
                     return None
@@ -130,12 +122,8 @@ def _staircase_of_binary_trees(model: CostModel, component: int, caps: Caps, dea
                     total, held = cpu + other_cpu + cost, memory + other_memory + kept
                     if total <= cpu_cap and held <= memory_cap:
                         candidates.append((total, held, tree, other))
-        candidates.sort(key=lambda entry: entry[:2])
-        steps: list[tuple[float, float, Tree]] = []
-        for total, held, tree, other in candidates:
-            if not steps or held < steps[-1][1]:
-                steps.append((total, held, make_join((tree, other), ((1,), (0,)))))
-        staircases[union] = steps
+        steps = undominated(candidates, itemgetter(0, 1))
+        staircases[union] = [(total, held, make_join((tree, other), ((1,), (0,)))) for total, held, tree, other in steps]
     return tuple(Point(*step) for step in staircases[component])
 
 

@@ -28,12 +28,13 @@ from solvers.common.deadline import Deadline
 from solvers.common.errors import MethodError
 from solvers.common.tolerances import ROUNDED, ROUNDING
 from solvers.jtree.choice import choose, objective_value
-from solvers.jtree.compiled.regions import Ledger
+from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.lower_bound import cpu_lower_bound, memory_lower_bound
 from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
 from solvers.jtree.shape import Shape, priced, shape_of, sorted_inputs, tree_of, with_root
 from solvers.jtree.two_layer import walk_two_layers
-from solvers.model.connected import partitions, sets_within
+from solvers.model.connected import connected_sets, partitions
+from solvers.model.graph import bits
 from solvers.model.point import Point, point_of
 from solvers.model.tree import Tree
 
@@ -70,7 +71,7 @@ def _program(ledger: Ledger, excess_limit: float, memory_limit: float, deadline:
     seen = 0
     for component in graph.components:
         sets: list[int] = []
-        for part in sets_within(graph.neighbours, component):
+        for part in (part for i in bits(component) for part in connected_sets(graph.neighbours, 1 << i, component & -(1 << i))):
             # Every set has a split at least, so too many sets are too many splits.
             if len(sets) > MAX_SPLITS or (len(sets) % 256 == 0 and deadline.expired()):
                 return None

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED
 from solvers.jtree.claims import heuristic
-from solvers.jtree.compiled.regions import Ledger
+from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.search import Found, Problem
 from solvers.jtree.shape import Draft, Shape, Writing, draft_of, mjoin_shape, priced, sorted_inputs

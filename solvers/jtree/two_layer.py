@@ -17,7 +17,7 @@ import math
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED
 from solvers.jtree.claims import heuristic
-from solvers.jtree.compiled.regions import Ledger
+from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.lower_bound import memory_lower_bound
 from solvers.jtree.search import Found, Problem

@@ -14,9 +14,11 @@ from itertools import combinations, pairwise
 from models.request import Costs, Method, Objective
 from solvers.common.deadline import Deadline
 from solvers.jtree.anytime import anytime
+from solvers.jtree.compiled.binary_tree import best_binary_tree
 from solvers.jtree.compiled.linearised import linearised
-from solvers.jtree.compiled.sets import best_binary_tree, best_mjoin_orders
+from solvers.jtree.compiled.orders import best_mjoin_orders
 from solvers.jtree.exact import exact, frontier_search
+from solvers.jtree.registry import module_of
 from solvers.jtree.search import Problem
 from solvers.model.cost import CostModel
 from solvers.model.graph import Edge, JoinGraph
@@ -52,7 +54,7 @@ LIBRARIES = (
     "ortools.sat.python.cp_model",
     "pulp",
     "solvers.allocation.in_plans",
-    *(f"solvers.{method.value}" for method in Method),
+    *map(module_of, Method),
 )
 """What searches import when they first need it."""
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Edge", "JoinGraph", "bits", "join_graph", "product"]
+__all__ = ["Edge", "JoinGraph", "bits", "freshness_of", "join_graph", "product"]
 
 LOOKED_THROUGH = 100  # observed sets up to which a loop is faster than numpy
 REMEMBERED = 24  # streams up to which the predicates of a set are remembered: there are few sets, and the plans of a frontier ask for them often
@@ -324,3 +324,16 @@ def join_graph(query: Query) -> JoinGraph:
         ),
         observed=tuple((mask, selectivity) for _, _, mask, selectivity in observed),
     )
+
+
+def freshness_of(query: Query, graph: JoinGraph) -> tuple[float, ...]:
+    """How old results may be, measured on each stream, in seconds; infinity where it states nothing."""
+    stated = []
+    for stream, rate in zip(query.streams, graph.rates, strict=True):
+        if stream.freshness is None:
+            stated.append(math.inf)
+        elif stream.freshness.seconds is not None:
+            stated.append(stream.freshness.seconds)
+        else:
+            stated.append((stream.freshness.rows or 0) / rate)
+    return tuple(stated)

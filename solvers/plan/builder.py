@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from models.fingerprint import fingerprint
 from models.plan import (
@@ -16,27 +14,21 @@ from models.plan import (
     Plan,
     Proof,
     Shortfall,
-    Termination,
     Validity,
 )
-from models.request import Objective, PlanRequest, Query
-from solvers.caches.in_plans import CachedPlan
+from models.request import Objective, Query, Resources
 from solvers.common.gap import gap_between
-from solvers.jtree.choice import objective_value
 from solvers.jtree.search import Found, Problem
 from solvers.model.cost import PricedProbe, PricedTree
 from solvers.model.graph import JoinGraph, bits
-from solvers.model.point import Point
 from solvers.model.sensitivity import headroom, validity
 from solvers.model.tree import Join, Tree
 from solvers.plan.explanation import explain, warnings_of
-
-if TYPE_CHECKING:
-    from solvers.allocation.in_plans import Relief
+from solvers.plan.outcome import Outcome, value_of
 
 BRIEF = "The time limit left no time to work out allocation, validity and the reasons for this plan."
 
-__all__ = ["Outcome", "build_plan", "normalised", "operators_of", "value_of"]
+__all__ = ["build_plan", "gap_of", "normalised", "operators_of"]
 
 
 def normalised(query: Query, graph: JoinGraph) -> Query:
@@ -127,31 +119,11 @@ def shortfall_of(problem: Problem, found: Found) -> Shortfall:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What the steps of planning came to; `build_plan` only writes it down."""
-
-    tree: Found
-    """What the search found and proved of plans without caches."""
-    found: Found
-    """The plan to write, and what is proven of it among all that the request allows."""
-    cached: CachedPlan | None = None
-    relief: Relief | None = None
-    """Where nothing fits: what is offered."""
-    termination: Termination = Termination.COMPLETE
-    brief: bool = False
-    """Whether to leave out what takes long, with a warning that says so."""
+def _cap(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
-def value_of(problem: Problem, point: Point, cached: CachedPlan | None) -> float:
-    """The objective's value of the plan, its caches counted."""
-    if cached is None or problem.objective is not Objective.MAX_HEADROOM:
-        return objective_value(problem, point)
-    factor = headroom(cached.total, problem.model.graph, problem.caps)
-    return math.inf if factor is None else factor
-
-
-def build_plan(request: PlanRequest, problem: Problem, outcome: Outcome) -> Plan:
+def build_plan(problem: Problem, outcome: Outcome) -> Plan:
     """The plan on the wire."""
     model, caps = problem.model, problem.caps
     found, cached, relief = outcome.found, outcome.cached, outcome.relief
@@ -176,10 +148,10 @@ def build_plan(request: PlanRequest, problem: Problem, outcome: Outcome) -> Plan
         gap=gap_of(problem, value_of(problem, found.best, cached), bound),
         tree_proof=outcome.tree.proof,
         tree_bound=tree_bound,
-        query=normalised(request.query, model.graph),
-        resources=request.resources,
-        costs=request.costs,
-        objective=request.objective,
+        query=normalised(problem.asked, model.graph),
+        resources=Resources(cpu=_cap(caps.cpu), memory_bytes=_cap(caps.memory_bytes)),
+        costs=model.costs,
+        objective=problem.objective,
         cost=Cost(cpu=total.cpu, memory_bytes=total.memory_bytes, memory_tuples=priced.memory_tuples, output_rate=priced.output_rate),
         headroom=headroom(total, model.graph, caps),
         operators=operators,

@@ -1,8 +1,8 @@
 """Engine `stem` on Spark: the whole plan as one stateful operator.
 
-The streams' rows are packed and sent to cells (see `shares`), a `transformWithState` operator works them off (see `operator`),
+The streams' rows are packed and sent to cells (see `shares`), a `transformWithStateInPandas` operator works them off (see `operator`),
 and results are unpacked into the columns of the streams' rows. Checkpoints, retries and exactly-once are Spark's own;
-state modules lie in its state store as chunks of columns. Statistics leave the operator beside the results, one
+state modules lie in its state store as pieces of columns. Statistics leave the operator beside the results, one
 note per cell and batch, and are taken out by `observe` before the sink.
 
 What is state, and so must stay when another plan takes over a checkpoint: what `spark_adapter.layout` says of the streams and
@@ -12,9 +12,12 @@ anew from the streams' states where the plan before did not keep them.
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 from pyspark.sql import types as T  # noqa: N812 - everyone's name for it
@@ -33,6 +36,7 @@ __all__ = ["OBSERVED", "cells_layout", "grid_from", "parallelism", "settings", "
 OBSERVED = "watersmeet"
 """The name under which the notes are in Spark's progress."""
 
+EXECUTORS_SECONDS = 30.0  # to wait for executors to register
 PACKET_ROWS = 1_000_000
 NARROW = 50  # columns of at most sixteen bytes: 800 MB of PACKET_ROWS, and a packet holds two gigabytes
 FIXED = (T.NumericType, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
@@ -95,7 +99,7 @@ def stem(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid:
         packed = frame.mapInArrow(Packer(name, grid, keys, columns), PACKETS)
         packets = packed if packets is None else packets.unionByName(packed)
     assert packets is not None
-    worked = packets.groupBy("cell").transformWithState(CellProcessor(program, grid, keys, folder), OUTPUT, "Append", "EventTime")
+    worked = packets.groupBy("cell").transformWithStateInPandas(CellProcessor(program, grid, keys, folder), OUTPUT, "Append", "EventTime")
     noted = worked.observe(OBSERVED, F.collect_list("note").alias("notes"))
     schema = T.StructType(
         [
@@ -105,7 +109,7 @@ def stem(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid:
         ]
     )
     arrow = to_arrow_schema(schema, timezone="UTC")
-    rows = noted.where(F.col("rows").isNotNull()).select("rows").mapInArrow(Unpacker(arrow), schema)
+    rows = noted.where(F.col("note").isNull()).select("rows", "file").mapInArrow(Unpacker(arrow), schema)
     structs = [
         F.struct(*(F.col(quoted(column)).alias(field.name) for column, field in zip(stream.payload, fields[stream.name], strict=True))).alias(
             stream.name
@@ -166,6 +170,25 @@ def _has_map(kind: T.DataType) -> bool:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks the cluster runs at once, as a power of two: those divide best over the dimensions of a grid."""
-    tasks = int(spark.sparkContext.defaultParallelism)
+    """How many tasks the cluster runs at once, as a power of two: those divide best over the dimensions of a grid.
+
+    The grid is fixed with the first batch, so this waits, for a while, for the executors that the settings ask for: they register after the
+    session has opened.
+    """
+    context = spark.sparkContext
+    deadline = time.monotonic() + EXECUTORS_SECONDS
+    while _executors(context) < _asked_for(context) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    tasks = int(context.defaultParallelism)
     return 1 << (max(1, tasks).bit_length() - 1)
+
+
+def _executors(context: SparkContext) -> int:
+    """Those that have registered; the driver is in Spark's list too."""
+    return int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1
+
+
+def _asked_for(context: SparkContext) -> int:
+    """How many executors the settings ask for; 0 where they do not say."""
+    cluster = re.match(r"local-cluster\[\s*(\d+)", context.master)
+    return int(cluster.group(1) if cluster else context.getConf().get("spark.executor.instances", "0") or "0")

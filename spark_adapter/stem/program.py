@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from models.plan import Cache, Operator, Pipeline, Plan
     from models.request import Query
+    from spark_adapter.stem.pieces import Piece
 
 __all__ = ["Cached", "Comparison", "Join", "Module", "Program", "Route", "Segment", "Step", "Stream", "program_of"]
 
-PANES = 32  # a window is kept as this many chunks; a chunk is dropped when all of it is dead, so at most 1/32 is held too long
 ENTRY_BYTES = 32.0  # of a cache's key, in the plan's measure; its rows are measured by their streams' tuple_bytes
-META = "meta"  # the store's key for a cell's own notes; all its other keys have a | in them
+META = "meta"  # the store's key for a cell's own notes; all its other keys are names of pieces
 FOREVER = 1 << 61  # microseconds: beyond every event time, and the sum of two still fits 64 bits
 
 
@@ -65,8 +65,14 @@ class Module:
     """What a row has besides hi, mx and h."""
     counted: tuple[str, ...]
     """Those of its streams whose windows are counted in rows."""
-    pane: int
-    """Microseconds of hi in one chunk."""
+    death: str
+    """The column that says when a row dies: `hi`, or the row's number where it is a stream's and the window is counted in rows."""
+    reach: int
+    """For how long a row lives at most, in the unit of `death`."""
+
+    def last_death(self, piece: Piece) -> int:
+        """When the last row of a piece dies, in the unit of `death`."""
+        return piece.bounds.hi[1] if self.death == "hi" else piece.bounds.numbers[self.death[:-1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +259,11 @@ def _module(query: Query, streams: Mapping[str, Stream], name: str, members: tup
         columns += streams[member].payload
     counted = tuple(member for member in members if streams[member].rows is not None)
     columns += [f"{member}#" for member in counted]
-    shortest = min(streams[member].window for member in members)
-    return Module("+".join(members), name, members, tuple(columns), counted, max(1, shortest // PANES))
+    death, reach = "hi", min(streams[member].window for member in members)
+    if counted:
+        # Rows of several streams die by any of them. One that counts rows always moves on, while all event times may be without an end.
+        death, reach = f"{counted[0]}#", streams[counted[0]].rows or 1
+    return Module("+".join(members), name, members, tuple(columns), counted, death, max(1, reach))
 
 
 def _in_order(operator: Operator) -> list[Pipeline]:

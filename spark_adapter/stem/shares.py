@@ -1,14 +1,14 @@
 """How rows are spread over cells: the shares ("hypercube") scheme.
 
-The problem: p cells work side by side, and the rows of a result must meet in one of them. The method: the cells form a
-grid with a dimension per join attribute (attributes that predicates equate are one). A row has a coordinate, by hash, in
-every dimension whose attribute it has, and is copied along the others. A stream may also have a dimension of its own,
-spread by the hash of the whole row: that is what joins without equalities are left with. The shares are chosen so that
-the fewest bytes a second are sent: all ways of writing p as a product over the dimensions are tried where they are
-at most MAX_TRIED, otherwise each prime factor goes where it costs least, largest first.
+The problem: p cells work side by side, and the rows of a result must meet in one of them. The method: the cells form a grid with a
+dimension per join attribute (attributes that predicates equate are one). A row has a coordinate, by hash, in every dimension whose
+attribute it has, and is copied along the others. A stream may also have a dimension of its own, spread by the hash of the whole row: that
+is what joins without equalities are left with. The shares are chosen so that the fewest bytes a second are sent, and no attribute has more
+coordinates than a quarter of its values, where their number is known: all ways of writing p as a product over the dimensions are tried
+where they are at most MAX_TRIED, otherwise each prime factor goes where it costs least, largest first.
 
-The guarantee: every result is made in exactly one cell, because each dimension with more than one coordinate belongs to
-some stream. Exact up to MAX_TRIED, a heuristic beyond. Complexity: MAX_TRIED · streams · dimensions.
+The guarantee: every result is made in exactly one cell, because each dimension with more than one coordinate belongs to some stream. Exact
+up to MAX_TRIED, a heuristic beyond. Complexity: MAX_TRIED · streams · dimensions.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Dimension", "Grid", "choose_grid", "copied", "spread_keys"]
 
+VALUES = 4  # of an attribute per coordinate, at least: with fewer some cells would have most rows and others none
 MAX_TRIED = 20_000  # under a second, and more than p = 64 over a dozen attributes needs
 
 
@@ -103,9 +104,12 @@ def choose_grid(query: Query, cells: int) -> Grid:
         return Grid(())
     axes = _axes(query)
     sent = {stream.name: stream.rate * stream.tuple_bytes for stream in query.streams}
+    limits = [_most_coordinates(query, axis) for axis in axes]
     factors = _prime_factors(cells)
 
     def cost(shares: Sequence[int]) -> float:
+        if any(share > max(1.0, limit) for share, limit in zip(shares, limits, strict=True)):
+            return math.inf
         return math.fsum(
             weight * math.prod(share for share, axis in zip(shares, axes, strict=True) if name not in axis) for name, weight in sent.items()
         )
@@ -126,6 +130,12 @@ def choose_grid(query: Query, cells: int) -> Grid:
             place = min(range(len(axes)), key=lambda d: (cost([s * factor if d == e else s for e, s in enumerate(chosen)]), d))
             chosen[place] *= factor
     return Grid(tuple(Dimension(share, axis) for share, axis in zip(chosen, axes, strict=True) if share > 1))
+
+
+def _most_coordinates(query: Query, axis: Mapping[str, str]) -> float:
+    """How many coordinates a dimension can have that are used about evenly."""
+    known = [stream.distinct[axis[stream.name]] for stream in query.streams if axis.get(stream.name) in stream.distinct]
+    return min(known) / VALUES if known else math.inf
 
 
 def _axes(query: Query) -> list[dict[str, str]]:

@@ -61,8 +61,11 @@ class _Figures:
     cpu: dict[str, float] = field(default_factory=dict)
     results: int = 0
     restored: int = 0
+    traffic: dict[str, int] = field(default_factory=dict)
 
     def add(self, note: Mapping[str, Any]) -> None:
+        for what, number in note["traffic"].items():
+            self.traffic[what] = self.traffic.get(what, 0) + number
         for name, seen in note.get("streams", {}).items():
             self.streams.setdefault(name, _Stream()).add(seen)
         for operator, name, i, rows_in, rows_out, pairs, measured, cpu, shed in note.get("steps", ()):
@@ -90,13 +93,25 @@ class _Workers:
     cells: dict[int, Mapping[str, Any]] = field(default_factory=dict)
 
     def said(self, restored: int) -> dict[str, int]:
-        resident = {cell["name"]: cell["resident"] for cell in self.cells.values()}
+        private = {cell["name"]: cell["private"] for cell in self.cells.values()}
         return {
             "disk_bytes": sum(cell["disk"] for cell in self.cells.values()),
-            "memory_bytes": sum(resident.values()),
-            "processes": len(resident),
+            "memory_bytes": sum(private.values()),
+            "processes": len(private),
             "restored": restored,
         }
+
+
+def _store(traffic: Mapping[str, int]) -> dict[str, int]:
+    """What went into the state store and came out of it."""
+    moved = {what: traffic.get(what, 0) for what in ("added", "merged", "notes", "fetched", "merges")}
+    return {
+        "written_bytes": moved["added"] + moved["merged"] + moved["notes"],
+        "added_bytes": moved["added"],
+        "merged_bytes": moved["merged"],
+        "read_bytes": moved["fetched"],
+        "merges": moved["merges"],
+    }
 
 
 class Measured:
@@ -109,6 +124,7 @@ class Measured:
         """(cell, state) → rows and bytes when last heard of: a cell that is idle still holds them."""
         self._caches: dict[tuple[int, str], tuple[int, float]] = {}
         self._workers = _Workers()
+        self._pieces: dict[int, int] = {}
 
     def add(self, notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Take in the notes of one batch; returns that batch's figures."""
@@ -120,6 +136,7 @@ class Measured:
                 self._states[note["cell"], name] = size
             for key, seen in note.get("caches", {}).items():
                 self._caches[note["cell"], key] = (seen["rows"], seen["bytes"])
+            self._pieces[note["cell"]] = note["pieces"]
             if "worker" in note:
                 self._workers.cells[note["cell"]] = note["worker"]
         return self._said(batch)
@@ -195,8 +212,25 @@ class Measured:
             "results": figures.results,
             "shed": {"rows": sum(seen.shed for seen in figures.streams.values()), "probes": sum(seen.shed for seen in figures.steps.values())},
             "workers": self._workers.said(figures.restored),
+            "pieces": sum(self._pieces.values()),
+            "watermark_held_by": self._holder(),
+            "store": _store(figures.traffic),
             "cpu_seconds": dict(sorted(figures.cpu.items())),
         }
+
+    def _holder(self) -> dict[str, Any] | None:
+        """The stream that the watermark waits for, and by how many seconds of event time the furthest stream is ahead of it.
+
+        Without seconds where it has had no row in this run: then there is no watermark but that of the run before.
+        """
+        reached: dict[str, int] = {}
+        for stream in self.program.streams:
+            seen = self.total.streams.get(stream.name)
+            if seen is None or seen.last is None:
+                return {"stream": stream.name, "seconds": None} if any(other.rows for other in self.total.streams.values()) else None
+            reached[stream.name] = seen.last - 1000 * (stream.delay or 0)
+        last = min(reached, key=lambda name: (reached[name], name))
+        return {"stream": last, "seconds": (max(reached.values()) - reached[last]) / 1e6}
 
     def _name(self, key: str) -> str:
         return next(module.name for module in self.program.modules if module.key == key)

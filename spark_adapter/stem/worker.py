@@ -1,7 +1,7 @@
 """What runs in Spark's Python workers: rows into packets, packets through a cell, results out of packets.
 
 A packet is a frame of columns as one binary value. Rows are packed before the shuffle, so that Spark moves and counts a
-few values instead of millions of rows, every stream keeps its own columns and types, and nothing passes through pandas.
+few values instead of millions of rows, every stream keeps its own columns and types, and pandas sees packets, never rows.
 
 Imports stay inside: a worker must be made ready (see `_ready`) before polars is read, and the driver's own polars is not ours to bound.
 """
@@ -11,33 +11,33 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from pyspark import SparkFiles
-from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from spark_adapter.stem.program import META, Program
 from spark_adapter.stem.shares import Grid
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     import pyarrow as pa
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, MapState, StatefulProcessorHandle, TimerValues
 
     from spark_adapter.stem.operator import Outcome
+    from spark_adapter.stem.shelf import Shelf
 
 __all__ = ["OUTPUT", "PACKETS", "CellProcessor", "Packer", "Unpacker"]
 
 PACKETS = "cell INT, stream STRING, rows BINARY"
-OUTPUT = "rows BINARY, note STRING"
+OUTPUT = "rows BINARY, file STRING, note STRING"
 RESULT_ROWS = 100_000  # rows of one packet of results: some ten megabytes
-COPIES = "copies"  # the store's key for the names of a cell's copies
 BEFORE_ALL = -(1 << 62)  # the watermark while there is none
 
 
@@ -71,7 +71,7 @@ class Packer:
         import polars as pl
         import pyarrow as pa
 
-        from spark_adapter.stem.operator import encode
+        from spark_adapter.stem.frames import encode
 
         coordinates = {f"d{d}": self.grid.strides[d] for d in self.grid.hashed(self.stream)}
         offsets = self.grid.offsets(self.stream)
@@ -98,85 +98,55 @@ class Packer:
 
 @dataclass(frozen=True, slots=True)
 class Unpacker:
-    """Packets of results into rows of this schema."""
+    """Packets of results into rows of this schema.
+
+    It runs in the same task as the cell whose packets it gets, and so on the same machine: large packets lie in files there. Spark gathers
+    all packets of a task before it hands on the first, so results that came as values would all be in memory at once.
+    """
 
     schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         _ready()
-        from spark_adapter.stem.operator import decode
+        from spark_adapter.stem.frames import decode
 
         for batch in batches:
-            for packet in batch.column(0):
-                yield from decode(packet.as_buffer().to_pybytes()).to_arrow().cast(self.schema).combine_chunks().to_batches()
+            for packet, file in zip(batch.column(0), batch.column(1), strict=True):
+                if file.is_valid:
+                    path = Path(file.as_py())
+                    data = path.read_bytes()
+                    path.unlink(missing_ok=True)
+                else:
+                    data = packet.as_buffer().to_pybytes()
+                yield from decode(data).to_arrow().cast(self.schema).combine_chunks().to_batches()
 
 
 class _Store:
-    """A cell's part of the state store, with a copy of every value on the worker's own disk.
+    """A cell's part of Spark's state store, with the cell's shelf on this worker's disk."""
 
-    Spark's store is the truth, but a value takes long from the JVM to Python: Spark pickles bytes as a string of single characters. So a
-    value is written to both places and read from the copy where that is still there. The store knows each copy by a random name that is
-    given once and never again: a copy of that name is that value, whichever attempt of whichever batch wrote it. Copies may vanish at any time.
-    """
-
-    restored = 0
-    """How many values came from Spark's store because a copy was not there."""
-
-    def __init__(self, state: MapState, folder: Path) -> None:
-        self.state, self.folder = state, folder
-        found = self.get(COPIES)
-        self.copies: dict[str, str] = json.loads(found) if found else {}
-        """What each copy is called."""
-
-    def load(self) -> dict[str, bytes]:
-        try:
-            return {key: (self.folder / copy).read_bytes() for key, copy in self.copies.items()}
-        except OSError:
-            found = {key[0]: bytes(value[0]) for key, value in self.state.iterator() if key[0] not in (COPIES, META)}
-            for key, value in found.items():
-                self._copy(key, value)
-            self.restored += len(found)
-            return found
+    def __init__(self, state: MapState, shelf: Shelf) -> None:
+        self.state, self.shelf = state, shelf
+        self.restored = 0
+        """How many pieces came from Spark's store because the shelf had no copy."""
 
     def get(self, key: str) -> bytes | None:
         found = self.state.getValue((key,))
+        self.restored += found is not None and key != META
         return None if found is None else bytes(found[0])
 
     def put(self, key: str, value: bytes) -> None:
         self.state.updateValue((key,), (value,))
-        if key != META:
-            self._copy(key, value)
 
     def remove(self, key: str) -> None:
         self.state.removeKey((key,))
-        self._forget(key)
-
-    def close(self) -> None:
-        """After the last change."""
-        self.state.updateValue((COPIES,), (json.dumps(self.copies).encode(),))
-
-    def disk(self) -> int:
-        """Bytes of this cell's copies, as they lie on the disk."""
-        return sum(_size(self.folder / copy) for copy in self.copies.values())
-
-    def _copy(self, key: str, value: bytes) -> None:
-        self._forget(key)
-        self.copies[key] = copy = uuid4().hex
-        draft = self.folder / f"{copy}.draft"
-        try:
-            self.folder.mkdir(exist_ok=True)
-            draft.write_bytes(value)
-            draft.rename(self.folder / copy)
-        except OSError:
-            draft.unlink(missing_ok=True)  # a full disk, say: then the next batch asks the store
-
-    def _forget(self, key: str) -> None:
-        if key in self.copies:
-            (self.folder / self.copies.pop(key)).unlink(missing_ok=True)
 
 
 class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not typed here
-    """The cells of one partition."""
+    """The cells of one partition.
+
+    Spark asks for the next frame when it has passed on the one before, and goes on to the next cell when there are no more: state is written
+    after the last results have left, and results need no more memory than a slice of them.
+    """
 
     def __init__(self, program: Program, grid: Grid, keys: tuple[int, ...], folder: str) -> None:
         self.program, self.grid, self.folder = program, grid, folder
@@ -187,42 +157,48 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         self.handle = handle
         self.state = handle.getMapState("modules", "key STRING", "value BINARY")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803 - Spark's names
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues) -> Iterator[pd.DataFrame]:  # noqa: N802, N803 - Spark's names
         import polars as pl
 
-        from spark_adapter.stem.operator import decode, work_off
+        from spark_adapter.stem.frames import decode
+        from spark_adapter.stem.operator import work_off
 
         packets: dict[str, list[pl.DataFrame]] = {}
-        for row in rows:
-            packets.setdefault(row["stream"], []).append(decode(bytes(row["rows"])))
+        for some in rows:
+            for stream, packet in zip(some["stream"], some["rows"], strict=True):
+                packets.setdefault(stream, []).append(decode(bytes(packet)))
         arrivals = {stream: pl.concat(frames) for stream, frames in packets.items()}
-        store = self._store()
-        return self._said(store, work_off(self.program, self.grid, self.cells[key[0]], store, arrivals, _watermark(timerValues)))
+        del packets
+        cell = self.cells[int(key[0])]
+        store = self._store(cell)
+        batch = work_off(self.program, self.grid, cell, store, arrivals, _watermark(timerValues))
+        outcome = yield from _handed_out(batch, store.shelf)
+        yield self._noted(store, outcome)
 
     def handleExpiredTimer(  # noqa: N802 - Spark's name
         self,
         key: Any,
         timerValues: TimerValues,  # noqa: N803 - Spark's name
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803 - Spark's name
-    ) -> Iterator[Row]:
+    ) -> Iterator[pd.DataFrame]:
         """A cell that no row comes to still lets go of what is dead."""
         from spark_adapter.stem.operator import evict
 
-        store = self._store()
-        return self._said(store, evict(self.program, self.grid, self.cells[key[0]], store, _watermark(timerValues)))
+        cell = self.cells[int(key[0])]
+        store = self._store(cell)
+        yield self._noted(store, evict(self.program, self.grid, cell, store, _watermark(timerValues)))
 
     def close(self) -> None:
         """Nothing is held between batches."""
 
-    def _store(self) -> _Store:
+    def _store(self, cell: int) -> _Store:
         """That of the cell at hand: Spark's state is the one of the key that it has just set."""
-        return _Store(self.state, Path(SparkFiles.getRootDirectory()) / self.folder)
+        from spark_adapter.stem.shelf import Shelf
 
-    def _said(self, store: _Store, outcome: Outcome) -> Iterator[Row]:
-        """All state is written before anything is handed out: Spark may move on to the next cell in between."""
-        from spark_adapter.stem.operator import encode
+        return _Store(self.state, Shelf(Path(SparkFiles.getRootDirectory()) / self.folder / str(cell)))
 
-        store.close()
+    def _noted(self, store: _Store, outcome: Outcome) -> pd.DataFrame:
+        """The cell's note, after its timer is set to when the next of its state dies."""
         wanted = None if outcome.expires is None else -(-outcome.expires // 1000)
         registered = list(self.handle.listTimers())
         for timer in registered:
@@ -230,24 +206,50 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
                 self.handle.deleteTimer(timer)
         if wanted is not None and wanted not in registered:
             self.handle.registerTimer(wanted)
-        worker = {"name": f"{gethostname()}/{os.getpid()}", "resident": _resident(), "disk": store.disk(), "restored": store.restored}
-        said = [Row(rows=None, note=json.dumps(outcome.statistics | {"worker": worker}))]
-        for frame in outcome.results:
-            said += [Row(rows=encode(part), note=None) for part in frame.iter_slices(RESULT_ROWS)]
-        return iter(said)
+        worker = {"name": f"{gethostname()}/{os.getpid()}", "private": _private(), "disk": store.shelf.size(), "restored": store.restored}
+        return _said(note=json.dumps(outcome.statistics | {"worker": worker}))
 
 
-def _size(path: Path) -> int:
+def _handed_out(batch: Generator[pl.DataFrame, None, Outcome], shelf: Shelf) -> Generator[pd.DataFrame, None, Outcome]:
+    """Results as packets: a slice of a large frame at a time in a file, the small rest as it is."""
+    from spark_adapter.stem.frames import encode, stacked
+
+    waiting: list[pl.DataFrame] = []
+    held = 0
+    while True:
+        try:
+            frame = next(batch)
+        except StopIteration as end:
+            outcome: Outcome = end.value
+            break
+        waiting.append(frame)
+        held += frame.height
+        if held >= RESULT_ROWS:
+            together = stacked(waiting)
+            assert together is not None
+            for part in together.iter_slices(RESULT_ROWS):
+                yield _said(file=str(shelf.aside(encode(part))))
+            waiting, held = [], 0
+    rest = stacked(waiting)
+    if rest is not None:
+        yield _said(rows=encode(rest))
+    return outcome
+
+
+def _said(rows: bytes | None = None, file: str | None = None, note: str | None = None) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame({name: pd.Series([value], dtype=object) for name, value in (("rows", rows), ("file", file), ("note", note))})
+
+
+def _private() -> int:
+    """Bytes of memory that this process has for itself; where the system does not say, all that it had at most.
+
+    What is mapped from files, its libraries and the pieces of state, is the system's to take back at any time.
+    """
     try:
-        return path.stat().st_size
-    except OSError:
-        return 0  # copies may vanish
-
-
-def _resident() -> int:
-    """Bytes of memory that this process has now; where the system does not say, what it had at most."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        _, resident, shared, *_ = (int(pages) for pages in Path("/proc/self/statm").read_text().split())
+        return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         import resource
         import sys

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from app.settings import Settings
+from app.service.settings import Settings
 from tests.app.serving import running
 
 

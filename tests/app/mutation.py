@@ -7,8 +7,8 @@ import random
 from functools import cache
 from typing import Any
 
-from app.endpoints import ENDPOINTS, Endpoint
-from app.worker import Reply, respond
+from app.service.endpoints import ENDPOINTS, Endpoint
+from app.service.worker import Reply, respond
 from models.request import PlanRequest
 from solvers.planner import plan
 from tests.app.serving import example

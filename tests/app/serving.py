@@ -17,10 +17,10 @@ from typing import Any
 import httpx
 import uvicorn
 
-from app.api import create_app
-from app.pool import Pool
-from app.protocol import Protocol
-from app.settings import Settings
+from app.service.api import create_app
+from app.service.pool import Pool
+from app.service.protocol import Protocol
+from app.service.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "openapi" / "examples").glob("*.json"))
@@ -42,7 +42,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(settings: Settings, module: str = "app.worker") -> Iterator[tuple[httpx.Client, Pool]]:
+def running(settings: Settings, module: str = "app.service.worker") -> Iterator[tuple[httpx.Client, Pool]]:
     """A service in a thread of this process, ready, with a client for it; `module` is what its workers run."""
     pool = Pool(settings, module)
     server = uvicorn.Server(uvicorn.Config(create_app(settings, pool), port=free_port(), http=Protocol, ws="none", log_config=None, access_log=False))
@@ -62,7 +62,7 @@ def served(**environment: str) -> Iterator[httpx.Client]:
     """A service as a process of its own, as `watersmeet serve` runs it, ready."""
     port = free_port()
     process = subprocess.Popen(
-        [sys.executable, "-m", "app.cli", "serve", "--port", str(port)], cwd=ROOT, env={**os.environ, **environment}, stderr=subprocess.DEVNULL
+        [sys.executable, "-m", "app", "serve", "--port", str(port)], cwd=ROOT, env={**os.environ, **environment}, stderr=subprocess.DEVNULL
     )
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:

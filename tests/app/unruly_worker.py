@@ -10,8 +10,8 @@ import subprocess
 import time
 
 import solvers.jtree.progress
-from app.endpoints import ENDPOINTS
-from app.worker import Solver, main
+from app.service.endpoints import ENDPOINTS
+from app.service.worker import Solver, main
 from models.base import Model
 from models.request import PlanRequest
 from models.service import Health

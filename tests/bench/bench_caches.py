@@ -15,7 +15,6 @@ from typing import Any
 
 from models.plan import Plan
 from models.request import PlanRequest
-from solvers.caches.attributes import Attributes
 from solvers.caches.candidates import Pipelines, prefix_candidates, program_of
 from solvers.caches.select.exact import cp_sat, exact
 from solvers.caches.select.greedy import greedy
@@ -23,6 +22,7 @@ from solvers.caches.select.memory import priority_allocation
 from solvers.caches.select.relaxation import relaxation
 from solvers.common.deadline import Deadline
 from solvers.jtree.search import make_join
+from solvers.model.attributes import Attributes
 from solvers.planner import plan, problem_of
 from tests.bench.svg import line_chart
 from tests.solvers.caches.programs import random_program, wide_program

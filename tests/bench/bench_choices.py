@@ -51,11 +51,10 @@ from spark_adapter.stem.program import program_of
 from spark_adapter.stem.shares import Grid
 from spark_adapter.stem.statistics import Measured
 from tests.bench.bench_stem import EPOCH, Flow, columns, request_of, shaped
-from tests.spark_adapter.cells import SECOND, Memory
+from tests.spark_adapter.cells import SECOND, Memory, drained
 
 __all__ = ["main"]
 
-BATCHES_PER_WINDOW = 5.0  # of the workloads below, about
 SECONDS, BATCH = 40, 2
 
 
@@ -67,7 +66,7 @@ def calibrated() -> Costs:
         found = observed(run, _lines(run))
         steps += found[0]
         states += found[1]
-    calibration = calibration_of(steps, states, BATCHES_PER_WINDOW)
+    calibration = calibration_of(steps, states)
     shown = ", ".join(f"{name} {value:.1e}" for name, value in calibration.costs.model_dump().items())
     print(f"calibrated: {shown} (errors of the fits {calibration.steps.error:.0%} and {calibration.states.error:.0%})", flush=True)
     return calibration.costs
@@ -91,7 +90,7 @@ def _lines(run: Run) -> list[dict[str, Any]]:
                 hashes = rng.integers(-(2**63), 2**63 - 1, len(frame))
                 arrivals[stream.name] = pl.DataFrame({"ts": ts, "h": hashes, **used, f"{stream.name}/0": frame["x"]})
             watermark = 1_000_000_000_000_000 + batch * SECOND if batch else -1
-            outcome = work_off(program, Grid(()), 0, store, arrivals, watermark)
+            _, outcome = drained(work_off(program, Grid(()), 0, store, arrivals, watermark))
             lines.append(json.loads(json.dumps(measured.add([outcome.statistics]))))
     return lines
 
@@ -111,9 +110,9 @@ def operator_cpu(plan: Plan, flows: Mapping[str, Flow], seconds: float, batches:
         start, end = (EPOCH + round(k * seconds / batches * SECOND) for k in (n, n + 1))
         arrivals = {name: frame.filter(pl.col("ts").is_between(start, end, closed="left")) for name, frame in data.items()}
         began = time.process_time()
-        outcome = work_off(program, Grid(()), 0, store, arrivals, start)
+        results, _ = drained(work_off(program, Grid(()), 0, store, arrivals, start))
         used += time.process_time() - began
-        made += sum(frame.height for frame in outcome.results)
+        made += sum(frame.height for frame in results)
     return used, made
 
 

@@ -55,7 +55,7 @@ def server() -> Iterator[http.client.HTTPConnection]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, "-m", "app.cli", "serve", "--port", str(port)],
+        [sys.executable, "-m", "app", "serve", "--port", str(port)],
         stderr=subprocess.DEVNULL,
         env={**os.environ, "WATERSMEET_WORKERS": "1", "WATERSMEET_CACHE_BYTES": "0"},
     )

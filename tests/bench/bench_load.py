@@ -183,7 +183,7 @@ def main() -> None:
     with serving("-c", ECHO, "PORT") as (client, pid):
         echo = load(client, pid, seconds, distinct=True, connections=CONNECTIONS)
     show("echo", echo)
-    with serving("-m", "app.cli", "serve", "--port", "PORT") as (client, pid):
+    with serving("-m", "app", "serve", "--port", "PORT") as (client, pid):
         cached = load(client, pid, seconds, distinct=False, connections=CONNECTIONS)
         show("cached", cached, echo)
         distinct = load(client, pid, seconds, distinct=True, connections=CONNECTIONS)

@@ -6,14 +6,13 @@ Three streams, a tree of two joins by engine stem, so that one subresult is mate
 what a row must have: its event time, its keys and the column that the result takes, eight each. Measured are
 
     store     what Spark's state store holds: RocksDB's memory and its files, old values that it has not yet cleared away included
-    disk      the copies of states on workers' disks, by the sizes of their files: every live value once, and rows as often as the grid copies them
-    memory    the resident memory of the workers' processes, interpreter and libraries included; what those take is what the first batch shows
+    disk      the copies of states on workers' disks, by the sizes of their files: indexes included, and rows as often as the grid copies them
+    memory    the private memory of the workers' processes, the interpreter included; what that takes is what the first batch shows
     durable   the folder of the checkpoint's state, where Spark keeps the changes of its last hundred batches
 
 each as a ratio to the plan's `memory_bytes`, and the rows of all states to the plan's. A state must hold more rows than its window:
-the watermark trails by its delay and a batch, and rows leave by chunks, each a thirty-second of a window. A subresult of two streams has
-that excess twice. The first window fills the states and is not judged. Judged is that rows stay within a fifth of the plan's and that
-the last third of the run has no more bytes on disk than the first.
+the watermark trails by its delay and a batch. A subresult of two streams has that excess twice. The first window fills the states and
+is not judged. Judged is that rows stay within a fifth of the plan's and that the last third of the run has no more bytes on disk than the first.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def main() -> None:
     seconds, seed = given[0] if given else SECONDS, given[1] if len(given) > 1 else 0
     print(f"{seconds} s, {CLIENTS} clients, {os.cpu_count()} cores for clients and service")
     seen = Seen()
-    with serving("-m", "app.cli", "serve", "--port", "PORT") as (client, pid):
+    with serving("-m", "app", "serve", "--port", "PORT") as (client, pid):
         began = time.monotonic()
         clients = [threading.Thread(target=ask, args=(str(client.base_url), 1000 * seed + k, began + seconds, seen)) for k in range(CLIENTS)]
         for thread in clients:

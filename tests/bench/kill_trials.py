@@ -23,6 +23,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import spark_adapter
+from spark_adapter.pipeline import STATISTICS
 from spark_adapter.session import open_session
 from tests.spark_adapter.cells import with_caches
 from tests.spark_adapter.nested_loop import Row, nested_loop
@@ -30,7 +31,8 @@ from tests.spark_adapter.plans import bindings_of, make_plan, make_query, moment
 
 __all__ = ["main", "trials"]
 
-QUERY = make_query({"a": 8, "b": 4, "c": 6}, ["a.x = b.x", "b.y = c.y"])
+# A batch is 2.5 seconds: windows of so many batches that pieces of state are merged on the way.
+QUERY = make_query({"a": 120, "b": 60, "c": 90}, ["a.x = b.x", "b.y = c.y"])
 FLAT = make_plan(QUERY, ["a", "b", "c"])
 # What a plan may keep besides the streams: nothing, a materialized pair, another one, caches with room for all and for little.
 PLANS = [
@@ -42,6 +44,7 @@ PLANS = [
 ]
 SCHEMA = "id BIGINT, ts TIMESTAMP, x BIGINT, y BIGINT"
 ROOT = Path(__file__).parents[2]
+VALUES = 60
 FILES = 3  # per start: one that is committed, one in which it is killed, one to spare
 PATIENCE = 300.0  # seconds for one start to reach its next commit
 
@@ -49,7 +52,7 @@ PATIENCE = 300.0  # seconds for one start to reach its next commit
 def rows(files: int, seed: int) -> dict[str, list[Row]]:
     rng = random.Random(seed)
     return {
-        stream.name: [{"id": k, "ts": moment(k / 10), "x": rng.randrange(10), "y": rng.randrange(10)} for k in range(files * 25)]
+        stream.name: [{"id": k, "ts": moment(k / 10), "x": rng.randrange(VALUES), "y": rng.randrange(VALUES)} for k in range(files * 25)]
         for stream in QUERY.streams
     }
 
@@ -80,6 +83,12 @@ def written(folder: Path) -> Counter[tuple[int, ...]]:
             row = json.loads(line)
             found[tuple(row[stream.name]["id"] for stream in QUERY.streams)] += 1
     return found
+
+
+def merges(folder: Path) -> int:
+    """Of pieces of state, in all runs."""
+    lines = (folder / "checkpoint" / STATISTICS).read_text().splitlines()
+    return sum(json.loads(line)["store"]["merges"] for line in lines if line.endswith("}"))
 
 
 def waiting(folder: Path, start: int) -> subprocess.Popen[str]:
@@ -145,7 +154,8 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         hits, expected, wrong = trials(Path(folder), arguments.kills, arguments.seed)
-    print(f"{hits} of {arguments.kills} kills hit a running pipeline; {expected} results, {wrong} missing or doubled")
+        merged = merges(Path(folder))
+    print(f"{hits} of {arguments.kills} kills hit a running pipeline, {merged} merges of state; {expected} results, {wrong} missing or doubled")
     sys.exit(1 if wrong or not hits else 0)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
-from app.pool import Pool
-from app.settings import Settings
+from app.service.pool import Pool
+from app.service.settings import Settings
 from tests.app.serving import post, running
 
 PATIENCE = 20_000  # ms for something that must happen; it never takes that long

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from app.settings import Settings
+from app.service.settings import Settings
 from models.request import Method, Options, PlanRequest, Resources
 from tests.app.serving import EXAMPLES, example, running, until
 from tests.app.tools import axe_script, python_tool

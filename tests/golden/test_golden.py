@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.cli import main
+from app.commands.main import main
 from models.request import CacheMode, Method, Objective, PlanRequest
 from solvers.planner import plan
 from tests.golden.answers import ANSWERS, answer

@@ -15,13 +15,13 @@ from itertools import pairwise
 
 from models.plan import Frontier, Plan, Proof
 from models.request import CacheMode, Method, Objective, Options, PlanRequest, Resources
-from solvers.caches.attributes import Attributes
 from solvers.caches.candidates import Pipelines, prefix_candidates, program_of
 from solvers.caches.global_caches import global_candidates
 from solvers.caches.select.branch_and_bound import branch_and_bound
 from solvers.common.deadline import Deadline
 from solvers.frontier import frontier
 from solvers.jtree.search import Problem
+from solvers.model.attributes import Attributes
 from solvers.model.point import Caps
 from solvers.planner import plan, problem_of
 from tests.graphs import SHAPES, random_costs, random_graph

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.plan import Proof, Termination
-from models.request import Costs, Objective, Query
+from models.request import Costs, Objective, Options, Query
 from solvers.common.deadline import Deadline
 from solvers.jtree.anytime import WHOLE, anytime
 from solvers.jtree.choice import objective_value
-from solvers.jtree.compiled.regions import Ledger, solve_region
+from solvers.jtree.compiled.ledger import Ledger
+from solvers.jtree.compiled.regions import solve_region
 from solvers.jtree.search import Problem
 from solvers.jtree.shape import draft_of, tree_of
 from solvers.jtree.two_layer import two_layer
@@ -180,7 +181,7 @@ def test_ten_milliseconds_yield_a_plan_and_an_honest_proof(n: int, objective: Ob
 
 
 def test_the_same_problem_and_seed_have_the_same_plan() -> None:
-    one, other = (anytime(Problem(keyed_model(6, 24), seed=3), soon()) for _ in range(2))
+    one, other = (anytime(Problem(keyed_model(6, 24), options=Options(seed=3)), soon()) for _ in range(2))
     assert one == other
     assert one.termination is Termination.COMPLETE
 

@@ -84,7 +84,7 @@ def test_a_worse_search_is_a_regression_in_what_got_worse() -> None:
 
 def test_within_the_tolerance_it_is_a_change_and_no_regression() -> None:
     wide = star(options={"method": "mjoin", "caches": "off"})
-    approved = plan(star()).model_copy(update={"proof": plan(wide).proof})
+    approved = plan(star()).model_copy(update={"proof": plan(wide).proof, "tree_proof": plan(wide).tree_proof})
     assert checked(wide, approved, cpu=0.1, memory=1.0).regressions == [Aspect.CPU]
     result = checked(wide, approved, cpu=0.2, memory=1.0)
     assert (result.verdict, result.reasons) == (Verdict.CHANGED, ["another structure, its cost within the tolerance"])
@@ -126,7 +126,8 @@ def test_a_plan_that_no_longer_qualifies_or_lost_its_proof_is_a_regression() -> 
     result = checked(star(resources={"memory_bytes": 1e6}), approved)
     assert result.verdict is Verdict.REGRESSED and Aspect.QUALIFIED in result.regressions
     assert result.reasons[0] == "no longer qualified: no plan fits the caps"
-    unproven = checked(star(options={"method": "two_layer"}), plan(star(options={"method": "two_layer"})).model_copy(update={"proof": Proof.OPTIMAL}))
+    heuristic = star(options={"method": "two_layer", "caches": "off"})
+    unproven = checked(heuristic, plan(heuristic).model_copy(update={"proof": Proof.OPTIMAL}))
     assert unproven.regressions == [Aspect.PROOF]
 
 

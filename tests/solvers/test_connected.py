@@ -1,4 +1,4 @@
-"""Connected sets, pairs and partitions, each exactly once: against trying all subsets."""
+"""The plain lists of connected sets, pairs and partitions, against all subsets."""
 
 from __future__ import annotations
 
@@ -7,48 +7,62 @@ from itertools import combinations
 
 import pytest
 
-from solvers.model.connected import connected_pairs, connected_sets, partitions, sets_within
-from solvers.model.graph import JoinGraph, join_graph
-from tests.graphs import SHAPES, random_graph
+from solvers.model.connected import connected_pairs, connected_sets, partitions
+from tests.graphs import SHAPES, edges_of
 
 
-def graphs() -> list[JoinGraph]:
-    rng = random.Random(0)
-    return [join_graph(random_graph(rng, n, shape, shuffled=True)) for n in range(1, 7) for shape in SHAPES]
+def neighbours_of(n: int, shape: str) -> tuple[int, ...]:
+    near = [0] * n
+    rename = random.Random(n).sample(range(n), n)
+    for a, b in edges_of(random.Random(n), n, shape):
+        near[rename[a]] |= 1 << rename[b]
+        near[rename[b]] |= 1 << rename[a]
+    return tuple(near)
 
 
-GRAPHS = graphs()
+def is_connected(near: tuple[int, ...], mask: int) -> bool:
+    seen = mask & -mask
+    while True:
+        grown = seen
+        for i, around in enumerate(near):
+            if seen >> i & 1:
+                grown |= around & mask
+        if grown == seen:
+            return seen == mask
+        seen = grown
 
 
-def all_connected(graph: JoinGraph, within: int) -> list[int]:
-    return [mask for mask in range(1, within + 1) if mask & ~within == 0 and graph.connected(mask)]
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("n", range(2, 8))
+def test_every_connected_set_of_a_stream_is_listed_once(shape: str, n: int) -> None:
+    near = neighbours_of(n, shape)
+    for i in range(n):
+        for within in ((1 << n) - 1, (1 << n) - (1 << i)):
+            wanted = [mask for mask in range(1, 1 << n) if mask >> i & 1 and mask & ~within == 0 and is_connected(near, mask)]
+            assert sorted(connected_sets(near, 1 << i, within)) == wanted
 
 
-def every_partition(items: list[int]) -> list[list[int]]:
-    """All partitions of a list of bits, as lists of masks."""
-    if not items:
-        return [[]]
-    first, *rest = items
-    smaller = every_partition(rest)
-    return [[first, *parts] for parts in smaller] + [[*parts[:k], parts[k] | first, *parts[k + 1 :]] for parts in smaller for k in range(len(parts))]
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("n", range(2, 8))
+def test_every_pair_that_a_predicate_joins_is_listed_once(shape: str, n: int) -> None:
+    near = neighbours_of(n, shape)
+    sets = [mask for mask in range(1, 1 << n) if is_connected(near, mask)]
+    wanted = {(a, b) for a in sets for b in sets if not a & b and a & -a < b & -b and is_connected(near, a | b)}
+    found = list(connected_pairs(near, (1 << n) - 1))
+    assert len(found) == len(wanted) and set(found) == wanted
 
 
-@pytest.mark.parametrize("graph", GRAPHS, ids=range(len(GRAPHS)))
-def test_every_connected_set_is_given_once(graph: JoinGraph) -> None:
-    assert sorted(sets_within(graph.neighbours, graph.all)) == all_connected(graph, graph.all)
-    allowed = graph.all & ~(1 << len(graph) - 1) | 1
-    found = list(connected_sets(graph.neighbours, 1, ~allowed))
-    assert found[0] == 1 and sorted(found) == [mask for mask in all_connected(graph, allowed) if mask & 1]
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("n", range(2, 7))
+def test_every_partition_is_listed_once_with_its_parts_by_their_lowest_streams(shape: str, n: int) -> None:
+    near = neighbours_of(n, shape)
+    whole = (1 << n) - 1
+    sets = [mask for mask in range(1, whole) if is_connected(near, mask)]
+    wanted = {tuple(sorted(some, key=lambda mask: mask & -mask)) for k in range(2, n + 1) for some in combinations(sets, k) if covers(some, whole)}
+    found = list(partitions(near, whole))
+    assert len(found) == len(wanted) and set(found) == wanted
 
 
-@pytest.mark.parametrize("graph", GRAPHS, ids=range(len(GRAPHS)))
-def test_every_pair_of_sets_that_a_predicate_joins_is_given_once(graph: JoinGraph) -> None:
-    expected = [pair for pair in combinations(all_connected(graph, graph.all), 2) if not pair[0] & pair[1] and graph.connected(pair[0] | pair[1])]
-    assert sorted(tuple(sorted(pair)) for pair in connected_pairs(graph.neighbours, graph.all)) == sorted(expected)
-
-
-@pytest.mark.parametrize("graph", GRAPHS, ids=range(len(GRAPHS)))
-def test_every_partition_into_connected_parts_is_given_once(graph: JoinGraph) -> None:
-    bits = [1 << i for i in range(len(graph))]
-    expected = [sorted(parts) for parts in every_partition(bits) if len(parts) > 1 and all(map(graph.connected, parts))]
-    assert sorted(sorted(parts) for parts in partitions(graph.neighbours, graph.all)) == sorted(expected)
+def covers(parts: tuple[int, ...], whole: int) -> bool:
+    """Whether they are disjoint and together the whole."""
+    return sum(parts) == whole and all(not a & b for a, b in combinations(parts, 2))

@@ -5,12 +5,10 @@ from __future__ import annotations
 import random
 from itertools import combinations
 
-import numpy as np
 import pytest
 
 from models.request import MAX_OBSERVED, Costs, Observed, PlanRequest, Query
-from solvers.jtree.compiled import sets as kernels
-from solvers.jtree.compiled.sets import connected_sets, first_observed
+from solvers.jtree.compiled.tables import connected_sets
 from solvers.jtree.lower_bound import _shrinking, log2_floor
 from solvers.model.cost import CostModel
 from solvers.model.graph import JoinGraph, bits, join_graph, product
@@ -62,16 +60,6 @@ def test_tables_with_an_entry_for_every_set_have_the_sizes_of_the_graph() -> Non
             assert sets is not None
             for mask, size in zip(sets.mask.tolist(), sets.size.tolist(), strict=True):
                 assert size == pytest.approx(graph.size(sum(1 << streams[k] for k in bits(mask))), rel=1e-12, abs=1e-300)
-
-
-def test_the_first_observed_set_inside_each_is_found() -> None:
-    for graph in graphs(30):
-        masks = np.array([mask for mask, _ in graph.observed], np.int64)
-        table = first_observed(masks, len(graph), 1 << 40)
-        for mask in range(graph.all + 1):
-            inside = [o for o, (subset, _) in enumerate(graph.observed) if subset & ~mask == 0]
-            assert table[mask] == min(inside, default=len(graph.observed))
-        assert first_observed(masks, kernels.MOST_TABLED + 1, 1 << 40).size == 0
 
 
 def test_the_sets_that_shrink_their_join_are_found_all_at_once() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 from models.plan import Plan, Proof, Termination
-from models.request import CacheMode, Objective, Options, PlanRequest
+from models.request import CacheMode, Method, Objective, Options, PlanRequest
 from solvers.common.deadline import Deadline
 from solvers.frontier import frontier
 from solvers.jtree.search import make_join
@@ -126,7 +126,7 @@ def test_bjtree_equals_brute_force_over_all_binary_trees(request: PlanRequest) -
 @given(plan_requests(least=2, most=6, methods=("auto",)))
 def test_auto_is_never_worse_than_mjoin_and_bjtree(request: PlanRequest) -> None:
     made = plan(request)
-    for method in ("mjoin", "bjtree"):
+    for method in (Method.MJOIN, Method.BJTREE):
         other = plan(request.model_copy(update={"options": request.options.model_copy(update={"method": method})}))
         assert made.qualified >= other.qualified
         if made.qualified and other.qualified and request.objective is not Objective.MAX_HEADROOM:

@@ -42,12 +42,12 @@ assert {name: count for name, count in after.items() if count > before.get(name,
 
 IMPORTS = """
 import sys
-from app.worker import load
+from app.service.worker import load
 
 load()
 import json
-from app.endpoints import ENDPOINTS
-from app.worker import respond
+from app.service.endpoints import ENDPOINTS
+from app.service.worker import respond
 from tests.app.mutation import BY_NAME, bodies
 from models.request import Method
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 import operator
+import random
+import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -18,6 +21,7 @@ from models.request import Query
 from spark_adapter.stem.operator import Outcome, evict, work_off
 from spark_adapter.stem.program import Program, program_of
 from spark_adapter.stem.shares import Grid, choose_grid
+from spark_adapter.stem.shelf import Shelf
 from tests.spark_adapter.plans import Shape, make_plan
 
 __all__ = [
@@ -28,9 +32,11 @@ __all__ = [
     "Memory",
     "by_definition",
     "cases",
+    "drained",
     "plans",
     "queries",
     "reordered",
+    "steady",
     "watermarks",
     "with_caches",
     "with_shares",
@@ -46,13 +52,12 @@ Batch = Mapping[str, Sequence[Arrival]]
 
 
 class Memory:
-    """A state store in a dictionary."""
+    """A state store in a dictionary, with its shelf in a temporary folder."""
 
     def __init__(self) -> None:
         self.content: dict[str, bytes] = {}
-
-    def load(self) -> dict[str, bytes]:
-        return dict(self.content)
+        self._folder = tempfile.TemporaryDirectory(prefix="watersmeet-")
+        self.shelf = Shelf(Path(self._folder.name) / "cell")
 
     def get(self, key: str) -> bytes | None:
         return self.content.get(key)
@@ -62,6 +67,16 @@ class Memory:
 
     def remove(self, key: str) -> None:
         self.content.pop(key, None)
+
+
+def drained(batch: Generator[pl.DataFrame, None, Outcome]) -> tuple[list[pl.DataFrame], Outcome]:
+    """All results of a batch, and what the cell says of it."""
+    results: list[pl.DataFrame] = []
+    while True:
+        try:
+            results.append(next(batch))
+        except StopIteration as end:
+            return results, end.value
 
 
 def _hash(*parts: object) -> int:
@@ -78,6 +93,8 @@ class Cells:
     """Milliseconds by which watermarks trail the streams, for those who know."""
     runs: int = 0
     outcomes: list[Outcome] = field(default_factory=list)
+    slices: list[int] = field(default_factory=list)
+    """Rows of each frame of results."""
     stores: dict[int, Memory] = field(default_factory=dict)
     program: Program = field(init=False)
     grid: Grid = field(init=False)
@@ -97,13 +114,13 @@ class Cells:
         for cell in range(self.grid.cells):
             arrivals = self._sent(batch, cell)
             store = self.stores.setdefault(cell, Memory())
-            outcome = (
-                work_off(self.program, self.grid, cell, store, arrivals, watermark)
-                if arrivals
-                else evict(self.program, self.grid, cell, store, watermark)
-            )
+            if not arrivals:
+                self.outcomes.append(evict(self.program, self.grid, cell, store, watermark))
+                continue
+            results, outcome = drained(work_off(self.program, self.grid, cell, store, arrivals, watermark))
             self.outcomes.append(outcome)
-            for frame in outcome.results:
+            self.slices += [frame.height for frame in results]
+            for frame in results:
                 found.update(frame.iter_rows())
         return found
 
@@ -170,6 +187,27 @@ def _within_rows(query: Query, rows: Mapping[str, Sequence[tuple[int, Arrival]]]
     lengths = [stream.window.rows for stream in query.streams]
     newer = [sum(1 for m, _ in rows[stream.name] if n < m <= last) for stream, (n, _) in zip(query.streams, found, strict=True)]
     return all(length is None or more < length for length, more in zip(lengths, newer, strict=True))
+
+
+def steady(query: Query, seconds: int, per_second: int | None, values: int, seed: int = 0, every: float = 1.0) -> list[tuple[Batch, int]]:
+    """Rows of every stream at an even rate, its own unless one is given, in batches of `every` seconds.
+
+    The watermark is the end of the batch before.
+    """
+    rng = random.Random(seed)
+    identity = 0
+    result: list[tuple[Batch, int]] = []
+    for n in range(round(seconds / every)):
+        batch: dict[str, list[dict[str, int]]] = {}
+        for stream in query.streams:
+            batch[stream.name] = []
+            count = round((per_second or stream.rate) * every)
+            for k in range(count):
+                at = round((n + k / count) * every * SECOND)
+                batch[stream.name].append({"id": identity, "ts": at, "x": rng.randrange(values), "y": rng.randrange(values)})
+                identity += 1
+        result.append((batch, round(n * every * SECOND) if n else -1))
+    return result
 
 
 def reordered(plan: Plan, orders: Mapping[tuple[str, str], Sequence[int]]) -> Plan:

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from spark_adapter.progress import Measured, Reporter, Tick, line, size, summary, tick_of
+from spark_adapter.progress import Measured, Reporter, Tick, held_by, line, size, summary, tick_of
+from spark_adapter.stem import statistics as stem_statistics
+from tests.spark_adapter.cells import SECOND, Cells
+from tests.spark_adapter.plans import make_plan, make_query
 
 REPORT: dict[str, Any] = {
     "batchId": 4,
@@ -49,6 +52,28 @@ def test_a_line_says_what_workers_hold_and_what_was_shed() -> None:
     told = line(tick_of(REPORT, Measured(0, 0, 0), Measured(8741, 0, 60, 1200, 34, 2048, 3 * 1024**2)))
     assert "| state 60 rows, store 6.4 MiB, workers 2.0 KiB on disk, 3.0 MiB in memory |" in told
     assert told.endswith("| 2.5 s | shed 1,200 rows, 34 probes")
+
+
+def test_a_line_says_what_went_to_the_store_and_what_the_plan_foresaw() -> None:
+    now = Measured(8741, 0, 60, written_bytes=3 * 1024**2, read_bytes=2048, merges=2)
+    told = line(replace(tick_of(REPORT, Measured(0, 0, 0, written_bytes=1024**2), now), planned_rows=1200))
+    assert "| state 60 of 1,200 planned rows, store 6.4 MiB | wrote 2.0 MiB, read 2.0 KiB, 2 merges |" in told
+
+
+def test_a_stream_that_stalls_is_named() -> None:
+    """State grows for as long as one stream holds the watermark: a person must see which."""
+    query = make_query({"a": 5, "b": 5}, ["a.x = b.x"])
+    cells = Cells(make_plan(query, ["a", "b"]), delays={"a": 0, "b": 0})
+    measured = stem_statistics.Measured(cells.program)
+    for minute in range(5):
+        row = {"id": minute, "ts": minute * 60 * SECOND, "x": 1, "y": 1}
+        cells.work_off({"a": [row]} if minute else {"a": [row], "b": [row]}, -1)
+        said = measured.add([cells.outcomes[-1].statistics])
+    told = held_by(measured.summary()["watermark_held_by"])
+    assert told == "b, 4 min"
+    assert "| watermark 150.0 s behind, held by b, 4 min |" in line(tick_of(REPORT, Measured(0, 0, 0), Measured(0, 0, 0, held_by=told)))
+    assert said["watermark_held_by"] == {"stream": "b", "seconds": 240.0}
+    assert held_by({"stream": "b", "seconds": None}) == "b, no row yet"
 
 
 def test_a_summary_has_totals_and_peaks() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
+from app.commands.main import main
 from models.plan import Plan
 from models.request import PlanRequest
 from solvers.planner import plan as planned

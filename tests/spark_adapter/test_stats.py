@@ -11,7 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_adapter import compile
+from spark_adapter.checkpoint import Folder
 from spark_adapter.errors import StatisticsError
+from spark_adapter.metrics import METRICS
 from spark_adapter.run import follow
 from spark_adapter.stats import PLAN_FILE, measured_request, stats
 from tests.spark_adapter.nested_loop import Row, nested_loop
@@ -92,3 +94,25 @@ def test_a_run_measures_rates_and_selectivities_and_says_how_it_goes(spark: Spar
     assert "600 rows" in said.splitlines()[-3]
     assert f"out    {len(expected):,} rows" in said
     assert said.startswith("batch 0 | ")
+
+
+@pytest.mark.spark
+def test_a_checkpoint_on_another_file_system_has_its_statistics_and_metrics_there(spark: SparkSession, tmp_path: Path) -> None:
+    """Hadoop's view of file systems stands for any that is not this machine's own."""
+    rows: list[Row] = [{"id": k, "ts": moment(k / 10), "x": k % 3, "y": k % 2} for k in range(100)]
+    for name in ("a", "b", "c"):
+        write_stream(tmp_path / name, rows, 2)
+    (tmp_path / "far").mkdir()
+    link = "fs.viewfs.mounttable.away.link./far"
+    spark.conf.set(link, (tmp_path / "far").as_uri())
+    try:
+        schemas = dict.fromkeys(("a", "b", "c"), "id BIGINT, ts TIMESTAMP, x BIGINT, y BIGINT")
+        bindings = bindings_of(tmp_path, schemas, checkpoint="viewfs://away/far/checkpoint", sink={"format": "noop"})
+        pipeline = compile(PLAN, bindings, spark)
+        Folder(spark, bindings.checkpoint).write(PLAN_FILE, PLAN.model_dump_json())
+        pipeline.start().await_termination()
+        request = stats(bindings.checkpoint)
+    finally:
+        spark.conf.unset(link)
+    assert {stream.name: stream.rate for stream in request.query.streams} == {name: pytest.approx(10.0) for name in ("a", "b", "c")}
+    assert "watersmeet_results_total" in (tmp_path / "far" / "checkpoint" / METRICS).read_text()

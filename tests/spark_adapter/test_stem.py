@@ -79,7 +79,7 @@ def test_copies_of_states_may_vanish_at_any_time_and_are_gone_at_the_end(spark: 
     pipeline = runs.started(spark, Job(make_plan(CHAIN, [["a", "b"], "c", "d"]), tmp_path, 2, more={"watermark": "3 seconds"}))
     found: set[str] = set()
     while not pipeline.await_termination(0.1):
-        for copies in root.glob("watersmeet-*/*"):
+        for copies in root.glob("watersmeet-*/*/*"):
             found.add(copies.name)
             if len(found) % 2:
                 copies.unlink(missing_ok=True)
@@ -166,6 +166,10 @@ def test_another_plan_goes_on_with_a_checkpoint_and_another_query_is_refused(spa
         compiled(other)
     with pytest.raises(CheckpointError, match="made by engine stem, not native"):
         compiled(CHAIN, "native")
+    manifest = tmp_path / "checkpoint" / "watersmeet.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": "watersmeet.checkpoint/4"}))
+    with pytest.raises(CheckpointError, match=r"another version of watersmeet: its format is watersmeet.checkpoint/4, .* a new folder"):
+        compiled(CHAIN)
 
 
 def test_a_checkpoint_is_refused_where_its_rows_would_mean_something_else(spark: SparkSession, tmp_path: Path) -> None:

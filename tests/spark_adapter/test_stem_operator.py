@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Sequence
 
@@ -15,8 +14,10 @@ import spark_adapter.stem.program
 from models.plan import CacheKind, Plan
 from models.request import PlanRequest, Query
 from solvers.planner import plan as planned
+from spark_adapter.stem.program import META
+from spark_adapter.stem.state import Notes
 from spark_adapter.stem.statistics import Measured
-from tests.spark_adapter.cells import SECOND, Batch, Case, Cells, by_definition, cases, plans, with_caches, with_shares
+from tests.spark_adapter.cells import SECOND, Batch, Case, Cells, by_definition, cases, plans, steady, with_caches, with_shares
 from tests.spark_adapter.plans import make_plan
 
 Results = Counter[tuple[int, ...]]
@@ -28,27 +29,6 @@ def run(plan: Plan, batches: Sequence[tuple[Batch, int]], parallelism: int = 1) 
     for batch, watermark in batches:
         found += cells.work_off(batch, watermark)
     return cells, found
-
-
-def steady(query: Query, seconds: int, per_second: int | None, values: int, seed: int = 0, every: float = 1.0) -> list[tuple[Batch, int]]:
-    """Rows of every stream at an even rate, its own unless one is given, in batches of `every` seconds.
-
-    The watermark is the end of the batch before.
-    """
-    rng = random.Random(seed)
-    identity = 0
-    result: list[tuple[Batch, int]] = []
-    for n in range(round(seconds / every)):
-        batch: dict[str, list[dict[str, int]]] = {}
-        for stream in query.streams:
-            batch[stream.name] = []
-            count = round((per_second or stream.rate) * every)
-            for k in range(count):
-                at = round((n + k / count) * every * SECOND)
-                batch[stream.name].append({"id": identity, "ts": at, "x": rng.randrange(values), "y": rng.randrange(values)})
-                identity += 1
-        result.append((batch, round(n * every * SECOND) if n else -1))
-    return result
 
 
 def query_of(windows: dict[str, float], predicates: Sequence[tuple[str, str, str]], per_second: int = 10) -> Query:
@@ -97,9 +77,7 @@ def test_what_the_next_watermark_passes_is_let_go_at_once_and_is_not_missed(case
         if len(latest) == len(delays):
             watermark = max(watermark, min(latest[name] - 1000 * delay for name, delay in delays.items()))
         if cells.grid.cells == 1:
-            modules = {module.key: module for module in cells.program.modules if not module.counted}
-            kept = [name.split("|") for name in cells.stores[0].content if name.split("|")[0] in modules]
-            assert all((int(pane) + 1) * modules[key].pane > watermark for key, pane in kept)
+            assert all(piece.bounds.hi[1] >= watermark for piece in Notes.read(cells.stores[0].get(META)).pieces)
     assert found == by_definition(case.plan.query, batches)
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from spark_adapter.java import java_home
 from tests.bench.executor_kills import struck
 from tests.bench.kill_trials import trials
 
@@ -27,3 +32,28 @@ def test_three_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     hits, expected, wrong = trials(tmp_path, kills=3, seed=1)
     assert (hits, wrong) == (3, 0)
     assert expected > 100
+
+
+SUBMITTED = """
+import json
+from spark_adapter.session import open_session
+
+spark = open_session({"spark.sql.session.timeZone": "Asia/Tokyo"})
+conf = spark.sparkContext.getConf()
+told = {key: spark.conf.get(key) for key in ("spark.sql.shuffle.partitions", "spark.sql.session.timeZone")}
+print(json.dumps({"master": spark.sparkContext.master, **told}))
+spark.stop()
+"""
+
+
+def test_what_spark_submit_is_told_wins_over_our_defaults_and_bindings_win_over_both(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(SUBMITTED)
+    root = Path(__file__).parents[2]
+    told = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=3", "--conf", "spark.sql.session.timeZone=Europe/Paris"]
+    environment = os.environ | {"PYTHONPATH": str(root), "JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable}
+    submit = Path(sys.executable).with_name("spark-submit")
+    done = subprocess.run([submit, *told, script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    expected = {"master": "local[1]", "spark.sql.shuffle.partitions": "3", "spark.sql.session.timeZone": "Asia/Tokyo"}
+    assert json.loads(done.stdout.splitlines()[-1]) == expected

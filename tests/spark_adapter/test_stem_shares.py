@@ -83,6 +83,19 @@ def test_the_slow_stream_is_the_one_that_is_copied() -> None:
     assert [len(grid.offsets(name)) for name in "abc"] == [1, 1, 4]
 
 
+def test_an_attribute_has_no_more_coordinates_than_its_values_can_fill() -> None:
+    """Two values in 64 cells would leave 62 of them empty; where nobody knows how many there are, all are thought to differ."""
+    for distinct, most in ((2.0, 1), (40.0, 10), (None, 64)):
+        known = {} if distinct is None else {"x": distinct}
+        streams = [{"name": name, "rate": 1.0, "window": {"seconds": 10}, "distinct": known} for name in ("a", "b")]
+        query = Query.model_validate({"streams": streams, "predicates": [{"left": "a.x", "right": "b.x", "selectivity": 0.1}]})
+        grid = choose_grid(query, 64)
+        assert grid.cells == 64
+        shared = [dimension.share for dimension in grid.dimensions if set(dimension.attributes) == {"a", "b"}]
+        assert max(shared, default=1) <= most
+    assert shared == [64]
+
+
 def test_windows_counted_in_rows_stay_in_one_cell() -> None:
     query = Query.model_validate({"streams": [{"name": "a", "rate": 1, "window": {"rows": 5}}, {"name": "b", "rate": 1, "window": {"seconds": 1}}]})
     assert choose_grid(query, 8).cells == 1

@@ -41,10 +41,11 @@ export function field(pointer, label, { words: asText = false, size = 8, placeho
   });
 }
 
+/** One of `values`, each with a sentence about it or none. */
 export function choice(pointer, label, values, fallback) {
   const present = text(get(state.request, pointer)) || fallback;
-  const all = values.includes(present) ? values : [present, ...values];
-  const options = all.map((value) => h("option", { value, selected: value === present }, value));
+  const all = Object.hasOwn(values, present) ? values : { [present]: "", ...values };
+  const options = Object.entries(all).map(([value, title]) => h("option", { value, title: title || undefined, selected: value === present }, value));
   return h("select", { "data-pointer": pointer, "aria-label": label, onchange: (event) => changed(pointer, event.target.value) }, options);
 }
 

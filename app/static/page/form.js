@@ -11,13 +11,8 @@ import * as words from "./words.js";
 const MOST_ROWS = 300; // rows of a table; a clique of 200 streams has 19,900 predicates, and those are edited as text
 const SCROLLS = 6; // rows from which on a table may scroll, so that the keyboard must reach it
 
-const OPS = ["=", "<", "<=", ">", ">=", "!="];
-const CHOICES = {
-  "/objective": ["min_cpu", "min_memory", "max_headroom"],
-  "/options/method": ["auto", "exact", "cp_sat", "two_layer", "state_selection", "state_removal", "mjoin", "bjtree", "anytime"],
-  "/options/caches": ["auto", "off", "prefix", "global"],
-};
-const COSTS = ["join", "insert", "delete", "append", "probe", "scan"];
+// What may be chosen, by the models of the service: for each name a sentence, or nothing.
+const CHOICES = JSON.parse(document.querySelector('meta[name="choices"]').content);
 
 // Streams
 
@@ -128,7 +123,7 @@ function predicateRow(predicate, i) {
     "tr",
     { "data-row": at, class: "predicate" },
     h("td", {}, field(`${at}/left`, `${name} left side`, { words: true, size: 14 })),
-    h("td", {}, choice(`${at}/op`, `${name} comparison`, OPS, "=")),
+    h("td", {}, choice(`${at}/op`, `${name} comparison`, CHOICES["/query/predicates/op"], "=")),
     h("td", {}, field(`${at}/right`, `${name} right side`, { words: true, size: 14 })),
     h("td", { class: "short", "data-label": "selectivity" }, field(`${at}/selectivity`, `${name} selectivity`, { placeholder: estimateOf(i) })),
     h(
@@ -205,7 +200,7 @@ function render() {
       "details",
       { id: "costs-details", open: costsOpen },
       h("summary", {}, "Cost constants, seconds per tuple"),
-      h("div", { class: "grid" }, COSTS.map(cost)),
+      h("div", { class: "grid" }, Object.keys(CHOICES["/costs"]).map(cost)),
       h("div", { "data-row": "/costs" }),
     ),
   );

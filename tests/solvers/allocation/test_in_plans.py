@@ -146,7 +146,7 @@ def _answers(problem: Problem, query: Query, trees: Iterable[Tree]) -> tuple[int
     best, cap = (0, 0.0), problem.caps.cpu
     for tree in trees:
         priced = problem.model.price(tree)
-        for shared in (share_out(problem.model, priced, cap, stated), thin_out(problem.model, priced, cap, query)):
+        for shared in (share_out(problem.model, priced, cap, stated), thin_out(problem.model, priced, cap, stated)):
             if shared is not None and shared.cpu <= cap * (1 + 1e-9):
                 best = max(best, (sum(shared.fresh), shared.throughput))
     return best
@@ -160,7 +160,7 @@ def test_no_plan_of_four_streams_yields_more_fresh_results() -> None:
         part = (0.5, 0.3, 0.1)[seed % 3]
         request = PlanRequest.model_validate({"query": query, "resources": {"cpu": _plan(query).cost.cpu * part}})
         problem = problem_of(request)
-        found = search(request, problem, Deadline.after(10))
+        found = search(problem, Deadline.after(10))
         answer = plan(request)
         assert answer.allocation is not None
         rng = random.Random(seed)

@@ -10,14 +10,14 @@ from typing import Any
 from models.plan import Plan, Proof
 from models.request import PlanRequest
 from solvers.caches import in_plans
-from solvers.caches.attributes import Attributes
 from solvers.caches.candidates import CacheCandidate, Pipelines, prefix_candidates, program_of
 from solvers.caches.global_caches import global_candidates
 from solvers.jtree.search import Found, Problem, make_join
 from solvers.model.graph import bits
 from solvers.model.point import point_of
 from solvers.model.tree import Join, Tree
-from solvers.plan.builder import Outcome, build_plan
+from solvers.plan.builder import build_plan
+from solvers.plan.outcome import Outcome
 from solvers.planner import problem_of
 from tests.solvers.caches.interpreter import Arrival
 
@@ -84,9 +84,9 @@ def any_tree(problem: Problem, generator: random.Random, nested: bool = False) -
     return make_join(inputs, orders)
 
 
-def candidates_of(problem: Problem, request: PlanRequest, tree: Tree, kind: str) -> tuple[Pipelines, list[CacheCandidate]]:
+def candidates_of(problem: Problem, tree: Tree, kind: str) -> tuple[Pipelines, list[CacheCandidate]]:
     """The candidates of a tree's root."""
-    attributes = Attributes.of(request.query, problem.model.graph)
+    attributes = problem.attributes
     pipelines = Pipelines.of(problem.model.price(tree).joins[-1])
     generate = prefix_candidates if kind == "prefix" else global_candidates
     return pipelines, generate(problem.model, attributes, pipelines)
@@ -97,7 +97,7 @@ def plan_with_caches(request: PlanRequest, kind: str, generator: random.Random, 
     problem = problem_of(request)
     tree = any_tree(problem, generator, nested)
     priced = problem.model.price(tree)
-    pipelines, candidates = candidates_of(problem, request, tree, kind)
+    pipelines, candidates = candidates_of(problem, tree, kind)
     program, _ = program_of(pipelines, candidates, math.inf)
     choice: tuple[int, ...] = ()
     for i in generator.sample(range(len(candidates)), len(candidates)):
@@ -106,6 +106,6 @@ def plan_with_caches(request: PlanRequest, kind: str, generator: random.Random, 
     point = point_of(problem.model, tree)
     found = Found(point, (point,), Proof.NONE, None, "plans of this shape")
     owners = [(len(priced.joins) - 1, candidate) for candidate in candidates]
-    attributes = Attributes.of(request.query, problem.model.graph)
+    attributes = problem.attributes
     cached = in_plans._plan(problem.model, attributes, priced, program, choice, owners) if choice else None
-    return build_plan(request, problem, Outcome(found, replace(found, best=cached.point) if cached else found, cached))
+    return build_plan(problem, Outcome(found, replace(found, best=cached.point) if cached else found, cached))

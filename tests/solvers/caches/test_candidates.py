@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.request import PlanRequest
-from solvers.caches.attributes import Attributes
 from solvers.caches.candidates import Pipelines, prefix_candidates, prefix_sets, program_of, streams_of
 from solvers.caches.global_caches import PAPERS_QUOTA, global_candidates
 from solvers.caches.select.program import cheapest_cover
 from solvers.caches.select.tree import overlap_forest
 from solvers.jtree.search import Problem, make_join
+from solvers.model.attributes import Attributes
 from solvers.model.graph import bits
 from solvers.planner import problem_of
 from tests.solvers.caches.plans import SHAPES, any_tree, candidates_of, query
@@ -94,7 +94,7 @@ def test_prefix_candidates_are_exactly_those_of_the_definition(seed: int, shape:
     generator = random.Random(seed)
     request = PlanRequest.model_validate({"query": query(generator, n, shape)})
     problem = problem_of(request)
-    pipelines, found = candidates_of(problem, request, any_tree(problem, generator), "prefix")
+    pipelines, found = candidates_of(problem, any_tree(problem, generator), "prefix")
     orders = pipelines.join.orders
     predicates = [(p.left.split("."), p.right.split(".")) for p in request.query.predicates]
     expected = []
@@ -136,7 +136,7 @@ def test_prefix_candidates_of_a_pipeline_nest(seed: int, shape: str, n: int) -> 
     generator = random.Random(seed)
     request = PlanRequest.model_validate({"query": query(generator, n, shape)})
     problem = problem_of(request)
-    _, found = candidates_of(problem, request, any_tree(problem, generator), "prefix")
+    _, found = candidates_of(problem, any_tree(problem, generator), "prefix")
     for a, b in itertools.combinations(found, 2):
         if a.pipeline == b.pipeline and a.segment & b.segment:
             assert a.segment & ~b.segment == 0 or b.segment & ~a.segment == 0
@@ -148,7 +148,7 @@ def test_global_candidates_lie_in_a_set_that_obeys_the_prefix_invariant(seed: in
     generator = random.Random(seed)
     request = PlanRequest.model_validate({"query": query(generator, n, shape)})
     problem = problem_of(request)
-    pipelines, found = candidates_of(problem, request, any_tree(problem, generator), "global")
+    pipelines, found = candidates_of(problem, any_tree(problem, generator), "global")
     closed = {streams_of(pipelines.join, positions) for positions in prefix_sets(pipelines)}
     for c in found:
         assert c.kept in closed

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from models.plan import CacheKind, EstimateRequest, Plan, Proof
 from models.request import CacheMode, PlanRequest
-from solvers.caches.attributes import Attributes
 from solvers.caches.candidates import Pipelines, prefix_candidates, program_of
 from solvers.caches.given import with_given_caches
 from solvers.caches.in_plans import caches_in_plans
@@ -173,9 +172,9 @@ def test_orders_for_caches_are_never_worse_and_the_selection_is_the_best_of_all(
     body = random_query(generator, generator.choice((3, 4)))
     request = request_of(body, "global", "mjoin")
     problem = problem_of(request)
-    found = search(request, problem, Deadline.after(60))
-    fixed = caches_in_plans(request, problem, found, Deadline.after(60))
-    together = caches_in_plans(request_of(body, "auto", "mjoin"), problem, found, Deadline.after(60))
+    found = search(problem, Deadline.after(60))
+    fixed = caches_in_plans(problem, found, Deadline.after(60))
+    together = caches_in_plans(problem_of(request_of(body, "auto", "mjoin")), found, Deadline.after(60))
     least = min(found.best.cpu, fixed.total.cpu if fixed else found.best.cpu)
     assert (together.total.cpu if together else found.best.cpu) <= least * (1 + 1e-9)
 
@@ -187,10 +186,10 @@ def test_orders_are_chosen_for_the_caches_they_allow() -> None:
         generator = random.Random(seed)
         request = request_of(random_query(generator, 4), "prefix", "mjoin")
         problem = problem_of(request)
-        attributes = Attributes.of(request.query, problem.model.graph)
+        attributes = problem.attributes
         blocks = tuple(1 << i for i in range(4))
         orders = joint_orders(problem.model, attributes, blocks, Deadline.after(60))
-        best = search(request, problem, Deadline.after(60)).best.tree
+        best = search(problem, Deadline.after(60)).best.tree
         assert not isinstance(best, int)
         if orders is None or orders == best.orders:
             continue
@@ -230,11 +229,11 @@ def test_plans_that_cannot_use_caches_pay_almost_nothing_for_asking() -> None:
     body = query(generator, 12, "chain")
     request = request_of(body, "auto", "bjtree")
     problem = problem_of(request)
-    found = search(request, problem, Deadline.after(60))
+    found = search(problem, Deadline.after(60))
     took = []
     for _ in range(5):
         before = time.perf_counter()
-        assert caches_in_plans(request, problem, found, Deadline.after(60)) is None
+        assert caches_in_plans(problem, found, Deadline.after(60)) is None
         took.append(time.perf_counter() - before)
     assert min(took) < 0.0005
 

@@ -1,0 +1,28 @@
+"""`watersmeet calibrate`: the cost constants of this machine's Spark."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from app.commands.spark import add_install_argument, add_master_argument, need_spark
+from app.commands.terminal import DONE, put
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = "measure the cost constants on this machine's Spark"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_master_argument(parser)
+    add_install_argument(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    need_spark(arguments.install)
+    from spark_adapter.calibrate import calibrate
+
+    costs = calibrate(sys.stderr, arguments.master)
+    put(json.dumps({"costs": costs.model_dump()}, indent=2))
+    return DONE

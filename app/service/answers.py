@@ -1,0 +1,158 @@
+"""Answers that need no worker: what was solved before, and what is being solved for somebody else.
+
+A request's key is its canonical form (keys sorted, no spaces, numbers spelt alike) with its path and our version. Plans are
+deterministic, so the bytes kept under a key are those that solving again would give; an answer whose search was cut off, of
+which the worker tells, is not kept, because a quieter moment may give a better one. At most so many bytes are kept; the least
+recently used answer goes first. Requests with the same key that are in flight at the same time share one solve, which goes on while
+anybody waits for it. If the first of them asked for progress, any of the others may listen as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine
+from importlib.metadata import version
+from typing import Any
+
+from app.service.body import BodyError, decode_json
+from app.service.endpoints import Endpoint
+from app.service.pool import Answer, Tell
+
+__all__ = ["Answers", "Key", "key_of"]
+
+Work = Callable[[Tell | None], Awaitable[Answer]]
+"""Solves a request and calls its argument with every better plan on the way; with None, nobody listens."""
+
+LARGEST_KEYED = 256 * 1024  # bytes: reading a body takes the event loop's time, 2 ms for this one
+MOST_SPELLINGS = 10_000  # bodies whose key is remembered, so that the same bytes are not read again: 2 MB
+OVERHEAD = 512  # bytes of a kept answer beside its body
+EXACT_DIGITS = 15  # integers of more may differ where the doubles do not
+VERSION = version("watersmeet").encode()
+
+
+Key = bytes
+"""What a request is: a digest."""
+
+
+def _number(digits: str) -> float | str:
+    return float(digits) if len(digits) <= EXACT_DIGITS else digits
+
+
+def key_of(endpoint: Endpoint, body: bytes) -> Key | None:
+    """The request's key; None for a body that a worker has to refuse, or that is too large to look at here."""
+    if len(body) > LARGEST_KEYED:
+        return None
+    try:
+        decode_json(body)
+        canonical = json.dumps(json.loads(body, parse_int=_number), sort_keys=True, separators=(",", ":"))
+    except (BodyError, ValueError, RecursionError):
+        return None
+    return hashlib.sha256(b"\n".join((VERSION, endpoint.path.encode(), canonical.encode()))).digest()
+
+
+class _Flight:
+    """A solve, who waits for it, and who listens to it."""
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[Answer] | None = None
+        self.waiting = 0
+        self.listeners: list[Tell] = []
+        self._newest: bytes | None = None
+
+    def tell(self, incumbent: bytes) -> None:
+        self._newest = incumbent
+        for listener in self.listeners:
+            listener(incumbent)
+
+    def listen(self, listener: Tell) -> None:
+        self.listeners.append(listener)
+        if self._newest is not None:
+            listener(self._newest)
+
+
+class Answers:
+    """Kept answers of at most `most` bytes, and solves in flight."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[Key, Answer] = OrderedDict()
+        self._flights: dict[Key, _Flight] = {}
+        self._spellings: OrderedDict[bytes, Key] = OrderedDict()
+        self.bytes = 0
+        """Bytes that are kept."""
+
+    def key(self, endpoint: Endpoint, body: bytes) -> Key | None:
+        """The same as `key_of`; bytes that came before are only hashed."""
+        spelling = hashlib.sha256(endpoint.path.encode() + b"\n" + body).digest()
+        key = self._spellings.get(spelling)
+        if key is None and (key := key_of(endpoint, body)) is not None:
+            self._spellings[spelling] = key
+            if len(self._spellings) > MOST_SPELLINGS:
+                self._spellings.popitem(last=False)
+        return key
+
+    def kept(self, key: Key) -> Answer | None:
+        """The answer, where it is known."""
+        answer = self._kept.get(key)
+        if answer is not None:
+            self._kept.move_to_end(key)
+        return answer
+
+    @property
+    def sharing(self) -> int:
+        """Requests that wait for the solve of another one."""
+        return sum(max(0, flight.waiting - 1) for flight in self._flights.values())
+
+    def in_flight(self, key: Key) -> bool:
+        """Whether somebody is waiting for the same answer."""
+        return key in self._flights
+
+    def solve(self, key: Key, work: Work, tell: Tell | None = None) -> Coroutine[Any, Any, Answer]:
+        """The answer of `work`, or of the same work that is being done already. The work stops when the last who waits for it is cancelled.
+
+        It is in flight from this call on, so that of two who ask in the same moment the second is seen to share.
+        """
+        flight = self._flights.get(key)
+        if flight is None:
+            flight = self._flights[key] = _Flight()
+            flight.task = asyncio.ensure_future(self._work(key, work, flight.tell if tell else None))
+        return self._wait(key, flight, tell)
+
+    async def _wait(self, key: Key, flight: _Flight, tell: Tell | None) -> Answer:
+        assert flight.task is not None
+        flight.waiting += 1
+        if tell:
+            flight.listen(tell)
+        try:
+            return await asyncio.shield(flight.task)
+        finally:
+            flight.waiting -= 1
+            if tell:
+                flight.listeners.remove(tell)
+            if not flight.waiting and not flight.task.done():
+                self._flights.pop(key, None)
+                flight.task.cancel()
+
+    async def _work(self, key: Key, work: Work, tell: Tell | None) -> Answer:
+        mine = asyncio.current_task()
+        try:
+            answer = await work(tell)
+        finally:
+            if (flight := self._flights.get(key)) is not None and flight.task is mine:
+                del self._flights[key]
+        if answer.status == 200 and answer.complete:
+            self._keep(key, answer)
+        return answer
+
+    def _keep(self, key: Key, answer: Answer) -> None:
+        size = len(answer.body) + OVERHEAD
+        if size > self._most or key in self._kept:
+            return
+        self._kept[key] = answer
+        self.bytes += size
+        while self.bytes > self._most:
+            _, oldest = self._kept.popitem(last=False)
+            self.bytes -= len(oldest.body) + OVERHEAD

@@ -1,0 +1,36 @@
+"""`watersmeet serve`: the service under uvicorn."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import uvicorn
+
+from app.service.api import create_app
+from app.service.logs import set_up_logging
+from app.service.protocol import Protocol
+from app.service.settings import SettingsError, settings_from
+
+__all__ = ["serve"]
+
+
+def serve(host: str = "127.0.0.1", port: int = 8080) -> None:
+    """Serve until told to stop; then running solves may end, workers go with the service."""
+    try:
+        settings = settings_from()
+    except SettingsError as wrong:
+        sys.stderr.write(f"{wrong}\n")
+        raise SystemExit(2) from None
+    set_up_logging()
+    uvicorn.run(
+        create_app(settings),
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        http=Protocol,
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_seconds),
+    )

@@ -1,0 +1,70 @@
+"""What the steps of planning come to, step by step: the plan that was chosen, what may probe where nothing fits, and what is proven of it all."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from models.plan import Termination
+from models.request import Objective
+from solvers.caches.claims import with_caches_allowed
+from solvers.caches.in_plans import CachedPlan
+from solvers.common.deadline import Deadline
+from solvers.jtree.choice import objective_value
+from solvers.jtree.search import Found, Problem, structure_key
+from solvers.model.point import Point
+from solvers.model.sensitivity import headroom
+
+if TYPE_CHECKING:
+    from solvers.allocation.in_plans import Relief
+
+__all__ = ["Outcome", "allocated", "chosen", "proven", "value_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the steps of planning came to; `build_plan` only writes it down."""
+
+    tree: Found
+    """What the search found and proved of plans without caches."""
+    found: Found
+    """The plan to write, and what is proven of it among all that the request allows."""
+    cached: CachedPlan | None = None
+    relief: Relief | None = None
+    """Where nothing fits: what is offered."""
+    termination: Termination = Termination.COMPLETE
+    brief: bool = False
+    """Whether to leave out what takes long, with a warning that says so."""
+
+
+def chosen(tree: Found, cached: CachedPlan | None, termination: Termination) -> Outcome:
+    """The tree with caches where there is one, else the tree."""
+    if cached is None:
+        return Outcome(tree, tree, termination=termination)
+    points = sorted((*tree.points, cached.point), key=lambda point: (point.cpu, point.memory_bytes, structure_key(point.tree)))
+    return Outcome(tree, replace(tree, best=cached.point, points=tuple(points), lacking=None), cached, termination=termination)
+
+
+def allocated(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome:
+    """Where nothing fits the caps: another plan perhaps, and who may probe how much."""
+    if problem.caps.admit(outcome.found.best):
+        return outcome
+    from solvers.allocation.in_plans import relieve  # requests that fit do without it
+
+    relief = relieve(problem, outcome.tree, deadline)
+    return replace(outcome, found=relief.found, relief=relief)
+
+
+def proven(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome:
+    """What is proven of the plan, now that caches may be used as well."""
+    value = value_of(problem, outcome.found.best, outcome.cached)
+    return replace(outcome, found=with_caches_allowed(problem, outcome.tree, outcome.found, value, deadline))
+
+
+def value_of(problem: Problem, point: Point, cached: CachedPlan | None) -> float:
+    """The objective's value of the plan, its caches counted."""
+    if cached is None or problem.objective is not Objective.MAX_HEADROOM:
+        return objective_value(problem, point)
+    factor = headroom(cached.total, problem.model.graph, problem.caps)
+    return math.inf if factor is None else factor

@@ -1,0 +1,278 @@
+"""A cell's state, in and out: modules as pieces in the store, with copies on the worker's shelf.
+
+A batch finds its state by the cell's notes, one value of the store that names every piece with its bounds. What the watermark has passed is
+dropped by these names, unread. A piece is read when a probe asks for its rows: mapped from the shelf, or fetched from the store where the
+shelf has no copy. What the batch adds goes out as pieces of its own (see `pieces`), compressed in the store, which takes 20 to 50 MB a
+second, and as it is on the shelf. The notes go out last; Spark commits all of it or nothing, so a batch that is run again, here or
+elsewhere, finds the notes as they were.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from spark_adapter.stem.frames import stacked
+from spark_adapter.stem.index import Index, made
+from spark_adapter.stem.pieces import MERGED_BYTES, PIECE_BYTES, Bounds, Piece, bounds_of, cut, due, new_name
+from spark_adapter.stem.program import META, Module, Program
+from spark_adapter.stem.shelf import Shelf, as_file
+from spark_adapter.stem.windows import Windows
+
+__all__ = ["Notes", "Part", "State", "Store"]
+
+SPILLED_BYTES = 8 << 20  # new rows of more than this go to the shelf while the batch is still at work
+SAMPLE = 64  # rows of a piece by which the share of pairs within their windows is estimated
+LENGTH = 8  # bytes before a compressed value that say how long it is
+
+
+class Store(Protocol):
+    """The part of the state store that belongs to one cell."""
+
+    shelf: Shelf
+
+    def get(self, key: str) -> bytes | None: ...
+
+    def put(self, key: str, value: bytes) -> None: ...
+
+    def remove(self, key: str) -> None: ...
+
+
+def compressed(data: bytes) -> bytes:
+    return len(data).to_bytes(LENGTH, "little") + bytes(pa.Codec("zstd", 1).compress(data, asbytes=True))
+
+
+def expanded(value: bytes) -> bytes:
+    size = int.from_bytes(value[:LENGTH], "little")
+    return bytes(pa.Codec("zstd", 1).decompress(value[LENGTH:], decompressed_size=size, asbytes=True))
+
+
+@dataclass(slots=True)
+class Notes:
+    """What a cell writes down for its next batch."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    """Rows so far of the streams whose windows are counted in rows."""
+    modules: list[str] = field(default_factory=list)
+    """The materialized operators that are kept."""
+    batch: int = 0
+    run: str = ""
+    latest: dict[str, int] = field(default_factory=dict)
+    """The latest event time of each stream in this run."""
+    caches: dict[str, list[str]] = field(default_factory=dict)
+    """Per cache the names of its keys and of its rows on the shelf: caches are no state, and empty where the shelf has lost them."""
+
+    @classmethod
+    def read(cls, value: bytes | None) -> Notes:
+        if value is None:
+            return cls()
+        found = json.loads(expanded(value))
+        return cls(**found | {"pieces": [Piece.read(noted) for noted in found["pieces"]]})
+
+    def written(self) -> bytes:
+        found: dict[str, Any] = {name: getattr(self, name) for name in ("counts", "modules", "batch", "run", "latest", "caches")}
+        return compressed(json.dumps(found | {"pieces": [piece.noted() for piece in self.pieces]}).encode())
+
+
+class Part:
+    """Rows of a module while a batch is worked off, in the order of their deaths: a piece of the state, or rows that are new."""
+
+    def __init__(self, state: State, name: str, bounds: Bounds, rows: int, new: bool = False, frame: pl.DataFrame | None = None) -> None:
+        self.name, self.bounds, self.rows, self.new = name, bounds, rows, new
+        self.shelved = frame is None
+        """Whether the shelf has been given its rows."""
+        self._state, self._frame = state, frame
+        self._indexes: dict[tuple[str, ...], Index] = {}
+        self._sample: list[np.ndarray[Any, Any]] | None = None
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        return self._state.fetched(self.name) if self._frame is None else self._frame
+
+    def spill(self) -> None:
+        """Give new rows to the shelf before the batch has ended, and hold the map instead: the store does not have them yet."""
+        assert self._frame is not None
+        self._state.store.shelf.put(self.name, as_file(self._frame))
+        mapped = self._state.store.shelf.known(self.name)
+        if mapped is not None:
+            self._frame, self.shelved = mapped, True
+
+    def index(self, columns: tuple[str, ...]) -> Index:
+        """By these columns; made once for rows on the shelf, in memory for those that are not."""
+        found = self._indexes.get(columns)
+        if found is None:
+            rows = self.frame
+            found = self._state.store.shelf.index(self.name, columns, rows) if self.shelved else made(rows, columns)
+            self._indexes[columns] = found
+        return found
+
+    def sample(self) -> list[np.ndarray[Any, Any]]:
+        """mx, hi and, where windows are counted in rows, sq and die of evenly spaced rows."""
+        if self._sample is None:
+            every = -(-self.rows // SAMPLE)
+            rows = self.frame
+            if not self._state.windows.counted:
+                self._sample = [rows[name].to_numpy()[::every] for name in ("mx", "hi")]
+            else:
+                some = rows.gather_every(every)
+                some = some if self.new else self._state.windows.with_deaths(some)
+                self._sample = [some[name].to_numpy() for name in ("mx", "hi", "sq", "die")]
+        return self._sample
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What a batch moved, in bytes of the store unless said otherwise."""
+
+    added: int = 0
+    """New rows and new rows of subresults."""
+    merged: int = 0
+    """Pieces that merging wrote."""
+    merges: int = 0
+    fetched: int = 0
+    """Pieces that the shelf had no copy of."""
+    notes: int = 0
+
+
+class State:
+    """The modules of a cell in one batch."""
+
+    def __init__(self, program: Program, store: Store, notes: Notes, windows: Windows, watermark: int) -> None:
+        self.program, self.store, self.notes, self.windows = program, store, notes, windows
+        self.modules = {module.key: module for module in program.modules}
+        self.traffic = Traffic()
+        store.shelf.tidy({piece.name for piece in notes.pieces} | {name for names in notes.caches.values() for name in names})
+        self.drop_dead(watermark)
+        self.old: dict[str, list[Part]] = {key: [] for key in self.modules}
+        self.new: dict[str, list[Part]] = {key: [] for key in self.modules}
+        for piece in notes.pieces:
+            self.old[piece.module].append(Part(self, piece.name, piece.bounds, piece.rows))
+        self._unsaved: list[tuple[Module, int, Part]] = []
+        self._pending: dict[str, list[pl.DataFrame]] = {}
+
+    def fetched(self, name: str) -> pl.DataFrame:
+        """The rows of a piece."""
+        return self.store.shelf.frame(name, lambda: self._from_store(name))
+
+    def _from_store(self, name: str) -> bytes:
+        value = self.store.get(name)
+        assert value is not None, f"the state store has lost piece {name}"
+        self.traffic.fetched += len(value)
+        return expanded(value)
+
+    # Rows that the batch adds.
+
+    def add(self, key: str, rows: pl.DataFrame, new: bool = True) -> None:
+        """Rows of a module: new ones, or those of a subresult that was not kept before. `close` it when all have been added."""
+        pending = self._pending.setdefault(key, [])
+        pending.append(rows.select("hi", "mx", "h", *self.modules[key].columns, *(self.windows.controls[3:] if new else ())))
+        if sum(frame.estimated_size() for frame in pending) >= PIECE_BYTES:
+            self.close(key, new)
+
+    def close(self, key: str, new: bool = True) -> None:
+        rows = stacked(self._pending.pop(key, ()))
+        if rows is None:
+            return
+        module = self.modules[key]
+        for part, frame in cut(rows, module):
+            added = Part(self, new_name(), bounds_of(frame, module.counted), frame.height, new, frame)
+            if frame.estimated_size() >= SPILLED_BYTES and not self.windows.counted:
+                added.spill()
+            (self.new if new else self.old)[key].append(added)
+            self._unsaved.append((module, part, added))
+
+    # The end of a batch.
+
+    def keep(self, watermark: int) -> None:
+        """Write what was added, merge what is due, and drop what `watermark` has passed: the least that the next batch can have."""
+        for module, number, part in self._unsaved:
+            self._save(module, number, part, watermark)
+        self.drop_dead(watermark)
+        budget = MERGED_BYTES
+        turn = self.notes.batch % max(1, len(self.program.modules))
+        for module in (*self.program.modules[turn:], *self.program.modules[:turn]):
+            budget -= self._merge(module, watermark, budget)
+        value = self.notes.written()
+        self.traffic.notes += len(value)
+        self.store.put(META, value)
+
+    def _save(self, module: Module, number: int, part: Part, watermark: int) -> None:
+        rows = part.frame.select("hi", "mx", "h", *module.columns)
+        dead = self.windows.first_alive(module, rows, watermark)
+        if dead == 0:
+            self.traffic.added += self._write(module, 0, number, part.name, rows, part.shelved)
+        elif dead < rows.height:
+            self.traffic.added += self._write(module, 0, number, new_name(), rows[dead:])
+
+    def _write(self, module: Module, level: int, number: int, name: str, rows: pl.DataFrame, shelved: bool = False) -> int:
+        """Rows as a piece, to the store and to the shelf; the bytes that the store was given."""
+        data = as_file(rows)
+        value = compressed(data)
+        self.store.put(name, value)
+        if not shelved:
+            self.store.shelf.put(name, data)
+        self.notes.pieces.append(Piece(name, module.key, level, number, rows.height, len(data), len(value), bounds_of(rows, module.counted)))
+        return len(value)
+
+    def _merge(self, module: Module, watermark: int, budget: int) -> int:
+        """Merge the pieces of a module that are due; bytes that were read."""
+        run = due([piece for piece in self.notes.pieces if piece.module == module.key], module, budget)
+        if not run:
+            return 0
+        alive = []
+        for piece in run:
+            rows = self.fetched(piece.name)
+            rows = rows[self.windows.first_alive(module, rows, watermark) :]
+            alive.append(rows.filter(self.windows.alive(module.counted, watermark)) if module.counted else rows)
+        merged = stacked(alive)
+        self._forget(run)
+        if merged is not None:
+            level = 1 + max(piece.level for piece in run)
+            for number, rows in cut(merged, module):
+                self.traffic.merged += self._write(module, level, number, new_name(), rows)
+        self.traffic.merges += 1
+        return sum(piece.size for piece in run)
+
+    def drop_dead(self, watermark: int) -> None:
+        """Let go of the pieces that the watermark has passed, and of modules that this plan does not keep."""
+        self._forget(piece for piece in self.notes.pieces if piece.module not in self.modules or self.windows.dead(piece, watermark))
+
+    def _forget(self, pieces: Iterable[Piece]) -> None:
+        """The files stay on the shelf until the next batch: this one may have to be run again."""
+        gone = {piece.name for piece in pieces}
+        for name in gone:
+            self.store.remove(name)
+        self.notes.pieces = [piece for piece in self.notes.pieces if piece.name not in gone]
+
+    # What is held.
+
+    def sizes(self, watermark: int) -> dict[str, tuple[int, int, int]]:
+        """Per module the rows that are not dead, the bytes of its pieces on disk and their number."""
+        found = dict.fromkeys(self.modules, (0, 0, 0))
+        for piece in self.notes.pieces:
+            module = self.modules[piece.module]
+            rows, size, count = found[piece.module]
+            found[piece.module] = (rows + piece.rows - self._dead_rows(module, piece, watermark), size + piece.size, count + 1)
+        return found
+
+    def _dead_rows(self, module: Module, piece: Piece, watermark: int) -> int:
+        """Counted where the shelf has the piece; else, since nothing is fetched for a figure, as if its rows died evenly."""
+        if module.death == "hi" and piece.bounds.hi[0] >= watermark:
+            return 0
+        rows = self.store.shelf.known(piece.name)
+        if rows is not None:
+            return self.windows.first_alive(module, rows, watermark)
+        first, last = piece.bounds.hi
+        return 0 if module.death != "hi" else round(piece.rows * min(1.0, (watermark - first) / max(1, last - first)))
+
+    def expires(self) -> int | None:
+        """When, in microseconds of event time, the next piece will be dead; None where none will by time alone."""
+        deaths = [piece.bounds.hi[1] + 1 for piece in self.notes.pieces if not self.modules[piece.module].counted]
+        return min(deaths) if deaths else None
