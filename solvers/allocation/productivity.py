@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from models.request import Costs
-from solvers.model.cost import PricedTree
+from solvers.model.cost import PricedTree, times
 from solvers.model.graph import JoinGraph, bits
 from solvers.model.tree import Join, leaf_mask
 
@@ -103,11 +103,6 @@ class PlanPaths:
     subresults: tuple[Subresult, ...]
     """Inputs before users."""
 
-    @property
-    def saturation(self) -> float:
-        """Results per second when everything may probe."""
-        return self.size * math.fsum(1.0 / window for window in self.windows)
-
 
 def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree) -> PlanPaths:
     """The paths of a priced plan. `graph` may be another than it was priced for (thinned rates): its algorithms stay."""
@@ -118,16 +113,16 @@ def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree) -> PlanPat
         for k, child in enumerate(node.inputs):
             block = leaf_mask(child)
             held = costs.insert + costs.delete if join.states[k].indexed else costs.append
-            weights = [_times(graph.size(block), held)] if isinstance(child, Join) else []
+            weights = [times(held, graph.size(block))] if isinstance(child, Join) else []
             if not isinstance(child, Join):
-                keeping.append(_times(graph.rates[child], held))
+                keeping.append(times(held, graph.rates[child]))
             visited = block
             for probe in join.pipelines[k].probes:
                 target = join.blocks[probe.target]
-                per_tuple = costs.probe + (0.0 if probe.hashed else _times(graph.size(target), costs.scan))
-                weights.append(_times(graph.size(visited), per_tuple))
+                per_tuple = costs.probe + (0.0 if probe.hashed else times(costs.scan, graph.size(target)))
+                weights.append(times(per_tuple, graph.size(visited)))
                 visited |= target
-                weights.append(_times(graph.size(visited), costs.join))
+                weights.append(times(costs.join, graph.size(visited)))
             for i in bits(block):
                 parts[i] += weights
         if number < len(priced.nodes) - 1:
@@ -145,8 +140,3 @@ def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree) -> PlanPat
 def results_of(plan: PlanPaths, shares: Sequence[float]) -> float:
     """Results per second when these shares of the streams' tuples probe."""
     return plan.size * math.fsum(share / window for share, window in zip(shares, plan.windows, strict=True))
-
-
-def _times(size: float, weight: float) -> float:
-    """size · weight; 0 where the weight is 0, even if the size is infinite."""
-    return size * weight if weight else 0.0
