@@ -20,6 +20,7 @@ from solvers.common.tolerances import ROUNDED
 from solvers.jtree.lower_bound import memory_lower_bound
 from solvers.jtree.search import Found, Problem, spread
 from solvers.model.point import Point
+from solvers.model.staircase import undominated
 from solvers.plan.builder import build_plan
 from solvers.plan.outcome import Outcome, proven, value_of
 from solvers.planner import begin, problem_of, search
@@ -89,12 +90,8 @@ def _with_caches(problem: Problem, found: Found, deadline: Deadline) -> list[_St
     plain = [_Step(point, None) for point in found.points if problem.caps.admit(point)]
     trees = [found.points[place] for place in spread(len(found.points))[:CACHED_TREES]]
     steps = plain + [_Step(plan.point, plan) for plan in cached_frontier(problem, found, trees, deadline)]
-    kept: list[_Step] = []
     # Of equals the one without caches, which stands first, stays.
-    for step in sorted(steps, key=lambda step: (step.point.cpu, step.point.memory_bytes)):
-        if not kept or step.point.memory_bytes < kept[-1].point.memory_bytes:
-            kept.append(step)
-    return kept
+    return undominated(steps, lambda step: (step.point.cpu, step.point.memory_bytes))
 
 
 def _outcome(problem: Problem, found: Found, step: _Step, deadline: Deadline | None) -> Outcome:

@@ -13,14 +13,15 @@ Complexity: O(3^m · m) per join of m inputs, for every way to split every conne
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 from solvers.caches.figures import update_cost
 from solvers.caches.joint_orders import CacheableJoin
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import SUMMED
 from solvers.model.attributes import Attributes
+from solvers.model.connected import connected_sets, partitions
 from solvers.model.cost import CostModel
+from solvers.model.graph import bits
 from solvers.model.probe_order import best_join
 
 __all__ = ["least_cpu_of_all"]
@@ -39,9 +40,10 @@ def least_cpu_of_all(model: CostModel, attributes: Attributes, enough: float, de
         return None
     best: dict[int, float] = {1 << i: 0.0 for i in range(len(graph))}
     wide = 0
-    for union in sorted(_connected_sets(model), key=lambda mask: (mask.bit_count(), mask)):
+    sets = [mask for i in bits(graph.all) for mask in connected_sets(graph.neighbours, 1 << i, graph.all & -(1 << i)) if mask & (mask - 1)]
+    for union in sorted(sets, key=lambda mask: (mask.bit_count(), mask)):
         least = math.inf
-        for blocks in _partitions(model, union):
+        for blocks in partitions(graph.neighbours, union):
             below = math.fsum(best[block] for block in blocks)
             if len(blocks) == 2:
                 least = min(least, below + best_join(model, blocks).cpu)
@@ -55,32 +57,6 @@ def least_cpu_of_all(model: CostModel, attributes: Attributes, enough: float, de
             least = min(least, below + _join_floor(model, attributes, blocks))
         best[union] = least
     return best[graph.all] / SUMMED
-
-
-def _connected_sets(model: CostModel) -> Iterator[int]:
-    for mask in range(3, model.graph.all + 1):
-        if mask & (mask - 1) and model.graph.connected(mask):
-            yield mask
-
-
-def _partitions(model: CostModel, union: int) -> Iterator[tuple[int, ...]]:
-    """Every way to split a set into two connected sets or more."""
-    waiting: list[tuple[int, tuple[int, ...]]] = [(union, ())]
-    while waiting:
-        rest, blocks = waiting.pop()
-        if not rest:
-            if len(blocks) > 1:
-                yield blocks
-            continue
-        lowest = rest & -rest
-        part = others = rest ^ lowest
-        while True:
-            block = part | lowest
-            if model.graph.connected(block):
-                waiting.append((rest ^ block, (*blocks, block)))
-            if not part:
-                break
-            part = (part - 1) & others
 
 
 def _states_and_output(model: CostModel, blocks: tuple[int, ...], union: int) -> float:

@@ -21,12 +21,14 @@ from dataclasses import replace
 from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.common.deadline import Deadline
+from solvers.common.tolerances import ROUNDED
 from solvers.jtree.choice import choose
-from solvers.jtree.compiled.regions import Ledger, Solution, solve_region
+from solvers.jtree.compiled.ledger import Ledger
+from solvers.jtree.compiled.regions import Solution, solve_region
 from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
-from solvers.jtree.shape import CAP_SLACK, Draft, Shape, Writing, draft_of, priced, shape_of, sorted_inputs, tree_of
+from solvers.jtree.shape import Draft, Shape, Writing, draft_of, priced, shape_of, sorted_inputs, tree_of
 from solvers.jtree.state_selection import optimize, ranked_edges
 from solvers.jtree.two_layer import walk_two_layers
 from solvers.model.point import Point, point_of
@@ -65,7 +67,7 @@ class _Search:
             return 1.0, excess + self.price * memory, memory
         caps = self.problem.caps
         overload = max((self.ledger.common + excess) / caps.cpu, (self.leaves + memory) / caps.memory_bytes)
-        over = overload if overload > CAP_SLACK else 1.0
+        over = overload if overload > ROUNDED else 1.0
         if self.problem.objective is Objective.MIN_CPU:
             return over, excess, memory if self.in_memory else 0.0
         if self.problem.objective is Objective.MIN_MEMORY:
@@ -203,8 +205,8 @@ class _Search:
         """Whether the resource that the objective does not make small is within its cap."""
         excess, memory = self.figures(shape)
         if self.problem.objective is Objective.MIN_CPU:
-            return self.leaves + memory <= self.problem.caps.memory_bytes * CAP_SLACK
-        return self.ledger.common + excess <= self.problem.caps.cpu * CAP_SLACK
+            return self.leaves + memory <= self.problem.caps.memory_bytes * ROUNDED
+        return self.ledger.common + excess <= self.problem.caps.cpu * ROUNDED
 
     def traded(self, shape: Shape) -> list[Shape]:
         """Plans along the trade-off of CPU and memory, on both sides of the cap.
@@ -318,7 +320,7 @@ def _proven(problem: Problem, points: Sequence[Point], least_cpu: float, deadlin
     else:
         bound = headroom_upper_bound(model, caps, deadline)
     nothing_fits = least_cpu > caps.cpu or least_memory > caps.memory_bytes
-    smallest = problem.objective is Objective.MIN_MEMORY and caps.admit(best) and best.memory_bytes <= least_memory * CAP_SLACK
+    smallest = problem.objective is Objective.MIN_MEMORY and caps.admit(best) and best.memory_bytes <= least_memory * ROUNDED
     if not math.isfinite(bound):
         return Found(best, found, Proof.NONE, None, ALL_TREES)
     proof = Proof.OPTIMAL if nothing_fits or smallest else Proof.BOUNDED
@@ -329,7 +331,7 @@ def _whole(problem: Problem, ledger: Ledger, deadline: Deadline) -> Found | None
     """A graph that is one region: its exact staircase within the caps. None where every way to join it overflows."""
     model, caps = problem.model, problem.caps
     streams = [1 << i for i in range(len(model.graph))]
-    cpu_left, memory_left = caps.cpu * CAP_SLACK - ledger.common, caps.memory_bytes * CAP_SLACK - model.leaves_bytes()
+    cpu_left, memory_left = caps.cpu * ROUNDED - ledger.common, caps.memory_bytes * ROUNDED - model.leaves_bytes()
     points, complete = _priced_whole(ledger, streams, cpu_left, memory_left)
     if not any(caps.admit(point) for point in points):
         nothing_fits = complete

@@ -14,76 +14,39 @@ Departs from paper 3: it is exact, and each of the two states of a join is index
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
+from operator import itemgetter
 
 from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.common.deadline import Deadline
+from solvers.common.tolerances import ROUNDED
 from solvers.jtree.choice import objective_value
 from solvers.jtree.claims import heuristic
 from solvers.jtree.components import join_components, sum_of_staircases
-from solvers.jtree.search import ALL_TREES, Found, Problem, make_join
+from solvers.jtree.search import ALL_TREES, Found, Problem, Shape, both, make_join, tree_of_joins
 from solvers.jtree.table_sizes import HASTY_SETS, MAX_SETS
-from solvers.model.cost import CostModel
+from solvers.model.connected import connected_pairs
+from solvers.model.cost import CostModel, side
 from solvers.model.graph import bits
 from solvers.model.point import Caps, Point, point_of
+from solvers.model.staircase import undominated
 from solvers.model.tree import Tree
 
-__all__ = ["best_binary_tree", "bjtree", "connected_pairs"]
+__all__ = ["best_binary_tree", "bjtree"]
 
 PYTHON_PAIRS = 3_000  # pairs that Python looks at in the time it takes to load the compiled code
 AFFORDABLE = ((8.0, 200_000_000, MAX_SETS), (2.0, 50_000_000, HASTY_SETS), (0.5, 10_000_000, HASTY_SETS), (0.0, 2_000_000, HASTY_SETS // 8))
 """(seconds left, pairs, connected sets) that the kernel may look at: a fifth of the time, on a machine half as fast as ours. 200 million pairs are
 those of a clique of 18 streams."""
-MAX_PAIRS = 60_000  # pairs whose staircases Python can usually merge within the default time limit
-CAP_SLACK = 1.0 + 1e-9  # sums here round differently from a whole plan's price, which decides in the end
+MAX_PAIRS = 60_000  # whose staircases Python can still merge within the default time limit, mostly
 SPACE = "binary join trees"
 
 
-def connected_sets(neighbours: tuple[int, ...], start: int, forbidden: int) -> Iterator[int]:
-    """Every connected set that contains `start` and nothing forbidden, each once, without holding more than one path of them."""
-    yield start
-    # A frame: a set, what may not be added below it, the streams around it, and the next part of those to add.
-    frames = [_frame(neighbours, start, forbidden | start)]
-    while frames:
-        found, closed, around, part = frames[-1]
-        if not part:
-            frames.pop()
-            continue
-        frames[-1] = (found, closed, around, (part - 1) & around)
-        yield found | part
-        frames.append(_frame(neighbours, found | part, closed | around))
-
-
-def _frame(neighbours: tuple[int, ...], found: int, closed: int) -> tuple[int, int, int, int]:
-    around = 0
-    for i in bits(found):
-        around |= neighbours[i]
-    around &= ~closed
-    return found, closed, around, around
-
-
-def connected_pairs(neighbours: tuple[int, ...], component: int) -> Iterator[tuple[int, int]]:
-    """Every pair of disjoint connected sets that a predicate joins, each once."""
-    for i in reversed(list(bits(component))):
-        for left in connected_sets(neighbours, 1 << i, (1 << i) - 1):
-            around = 0
-            for k in bits(left):
-                around |= neighbours[k]
-            closed = left | (left & -left) - 1
-            around &= ~closed
-            for k in reversed(list(bits(around))):
-                for right in connected_sets(neighbours, 1 << k, closed | ((1 << k) - 1) & around):
-                    yield left, right
-
-
-def _side(model: CostModel, probing: int, probed: int) -> float:
-    """Keeping the state of one input of a binary join and probing it from the other, results apart."""
-    costs, kept, arriving = model.costs, model.rate(probed), model.rate(probing)
-    if model.hashed_in_binary(probing, probed):
-        return kept * (costs.insert + costs.delete) + arriving * costs.probe
-    return kept * costs.append + arriving * (costs.probe + costs.scan * model.size(probed))
+def _joining(model: CostModel, left: int, right: int) -> float:
+    """Both sides of a binary join: keeping the states and probing them, results apart."""
+    sides = ((left, right), (right, left))
+    return sum(side(model.costs, model.hashed_in_binary(a, b), model.rate(b), model.rate(a), model.size(b)) for a, b in sides)
 
 
 def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_memory: bool = False) -> tuple[Tree, bool]:
@@ -94,14 +57,14 @@ def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_me
     for count, (left, right) in enumerate(connected_pairs(model.graph.neighbours, component)):
         pairs.setdefault(left | right, []).append((left, right))
         if count >= PYTHON_PAIRS:
-            from solvers.jtree.compiled import sets as kernels  # numba takes a while to import, and small graphs do not need it
+            from solvers.jtree.compiled import binary_tree as compiled  # numba takes a while to import, and small graphs do not need it
 
             seconds = deadline.remaining()
             _, most, sets = next(entry for entry in AFFORDABLE if seconds >= entry[0])
-            tree = kernels.best_binary_tree(model, component, most, by_memory, sets)
+            tree = compiled.best_binary_tree(model, component, most, by_memory, sets)
             if tree is not None:
                 return tree, True
-            from solvers.jtree.compiled.regions import Ledger
+            from solvers.jtree.compiled.ledger import Ledger
             from solvers.jtree.linear_orders import best_over_linear_orders
 
             return best_over_linear_orders(Ledger(model), component, deadline, by_memory), False
@@ -111,7 +74,7 @@ def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_me
         output = model.state_bytes(union) if by_memory else model.costs.join * model.rate(union)
         choice = (math.inf, 0, 0)
         for left, right in sorted(pairs[union]):
-            joining = 0.0 if by_memory else _side(model, left, right) + _side(model, right, left)
+            joining = 0.0 if by_memory else _joining(model, left, right)
             cost = best[left][0] + best[right][0] + joining + output
             if cost < choice[0] or not choice[1]:
                 choice = (cost, left, right)
@@ -120,22 +83,14 @@ def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_me
 
 
 def _tree_of(best: dict[int, tuple[float, int, int]], component: int) -> Tree:
-    trees: dict[int, Tree] = {}
+    shape: Shape = {}
     waiting = [component]
     while waiting:
-        mask = waiting[-1]
-        if mask & (mask - 1) == 0:
-            trees[mask] = mask.bit_length() - 1
-            waiting.pop()
-            continue
+        mask = waiting.pop()
         _, left, right = best[mask]
-        missing = [part for part in (left, right) if part not in trees]
-        if missing:
-            waiting.extend(missing)
-        else:
-            trees[mask] = make_join((trees[left], trees[right]), ((1,), (0,)))
-            waiting.pop()
-    return trees[component]
+        shape[mask] = (left, right)
+        waiting += [part for part in (left, right) if part & (part - 1)]
+    return tree_of_joins(shape, both)
 
 
 def _staircase_of_binary_trees(model: CostModel, component: int, caps: Caps, deadline: Deadline) -> tuple[Point, ...] | None:
@@ -148,7 +103,7 @@ def _staircase_of_binary_trees(model: CostModel, component: int, caps: Caps, dea
         grouped.setdefault(left | right, []).append((left, right))
         if count >= MAX_PAIRS or (count % 1024 == 0 and deadline.expired()):
             return None
-    cpu_cap, memory_cap = caps.cpu * CAP_SLACK, (caps.memory_bytes - model.leaves_bytes()) * CAP_SLACK
+    cpu_cap, memory_cap = caps.cpu * ROUNDED, (caps.memory_bytes - model.leaves_bytes()) * ROUNDED
     staircases: dict[int, list[tuple[float, float, Tree]]] = {1 << i: [(0.0, 0.0, i)] for i in bits(component)}
     for union in sorted(grouped, key=lambda mask: (mask.bit_count(), mask)):
         if deadline.expired():
@@ -159,7 +114,7 @@ def _staircase_of_binary_trees(model: CostModel, component: int, caps: Caps, dea
         for left, right in sorted(grouped[union]):
             if deadline.expired():
                 return None
-            cost = _side(model, left, right) + _side(model, right, left) + output
+            cost = _joining(model, left, right) + output
             for cpu, memory, tree in staircases[left]:
                 if deadline.expired():
                     return None
@@ -167,12 +122,8 @@ def _staircase_of_binary_trees(model: CostModel, component: int, caps: Caps, dea
                     total, held = cpu + other_cpu + cost, memory + other_memory + kept
                     if total <= cpu_cap and held <= memory_cap:
                         candidates.append((total, held, tree, other))
-        candidates.sort(key=lambda entry: entry[:2])
-        steps: list[tuple[float, float, Tree]] = []
-        for total, held, tree, other in candidates:
-            if not steps or held < steps[-1][1]:
-                steps.append((total, held, make_join((tree, other), ((1,), (0,)))))
-        staircases[union] = steps
+        steps = undominated(candidates, itemgetter(0, 1))
+        staircases[union] = [(total, held, make_join((tree, other), ((1,), (0,)))) for total, held, tree, other in steps]
     return tuple(Point(*step) for step in staircases[component])
 
 

@@ -7,11 +7,13 @@ sub-plans: figures add up, and the staircase of the whole is the sum of the comp
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from solvers.jtree.orders import best_orders
 from solvers.jtree.search import make_join, staircase
 from solvers.model.cost import CostModel
 from solvers.model.point import Point, point_of
+from solvers.model.staircase import undominated
 from solvers.model.tree import Tree, leaf_mask
 
 __all__ = ["join_components", "sum_of_staircases"]
@@ -35,12 +37,6 @@ def sum_of_staircases(model: CostModel, staircases: Sequence[Sequence[Point]]) -
         return staircase(point_of(model, point.tree) for point in staircases[0])
     sums: list[tuple[float, float, tuple[Tree, ...]]] = [(0.0, 0.0, ())]
     for points in staircases:
-        grown = sorted(
-            ((cpu + point.cpu, memory + point.memory_bytes, (*trees, point.tree)) for cpu, memory, trees in sums for point in points),
-            key=lambda entry: entry[:2],
-        )
-        sums = []
-        for entry in grown:
-            if not sums or entry[1] < sums[-1][1]:
-                sums.append(entry)
+        grown = ((cpu + point.cpu, memory + point.memory_bytes, (*trees, point.tree)) for cpu, memory, trees in sums for point in points)
+        sums = undominated(grown, itemgetter(0, 1))
     return staircase(point_of(model, join_components(model, trees)) for _, _, trees in sums)

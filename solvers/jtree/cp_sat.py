@@ -17,7 +17,7 @@ It is never the faster way: 9 to 80 times the exact search's time on 6 to 12 str
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,12 +25,14 @@ from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.common.deadline import Deadline
 from solvers.common.errors import MethodError
+from solvers.common.tolerances import ROUNDED, ROUNDING
 from solvers.jtree.choice import choose, objective_value
-from solvers.jtree.compiled.regions import Ledger
+from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.lower_bound import cpu_lower_bound, memory_lower_bound
 from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
-from solvers.jtree.shape import CAP_SLACK, Shape, priced, shape_of, sorted_inputs, tree_of, with_root
+from solvers.jtree.shape import Shape, priced, shape_of, sorted_inputs, tree_of, with_root
 from solvers.jtree.two_layer import walk_two_layers
+from solvers.model.connected import connected_sets, partitions
 from solvers.model.graph import bits
 from solvers.model.point import Point, point_of
 from solvers.model.tree import Tree
@@ -61,35 +63,6 @@ class _Program:
     least: dict[int, float] = field(default_factory=dict)
 
 
-def _connected_within(neighbours: tuple[int, ...], start: int, within: int) -> Iterator[int]:
-    """Every connected set that contains `start`, inside `within`, each once."""
-    waiting = [(start, within & ~start)]
-    while waiting:
-        found, free = waiting.pop()
-        around = 0
-        for i in bits(found):
-            around |= neighbours[i]
-        around &= free
-        if not around:
-            yield found
-            continue
-        low = around & -around
-        waiting.append((found, free & ~low))
-        waiting.append((found | low, free & ~low))
-
-
-def _partitions(neighbours: tuple[int, ...], whole: int) -> Iterator[tuple[int, ...]]:
-    """Every way to split a set into two or more connected parts, each once."""
-    waiting: list[tuple[int, tuple[int, ...]]] = [(whole, ())]
-    while waiting:
-        left, parts = waiting.pop()
-        if not left:
-            if len(parts) > 1:
-                yield parts
-            continue
-        waiting.extend((left & ~part, (*parts, part)) for part in _connected_within(neighbours, left & -left, left))
-
-
 def _program(ledger: Ledger, excess_limit: float, memory_limit: float, deadline: Deadline) -> _Program | None:
     """All splits that a plan within the limits can use; None where they are too many, too wide to order, or time runs out."""
     graph = ledger.model.graph
@@ -97,7 +70,7 @@ def _program(ledger: Ledger, excess_limit: float, memory_limit: float, deadline:
     seen = 0
     for component in graph.components:
         sets: list[int] = []
-        for part in (part for i in bits(component) for part in _connected_within(graph.neighbours, 1 << i, component & -(1 << i))):
+        for part in (part for i in bits(component) for part in connected_sets(graph.neighbours, 1 << i, component & -(1 << i))):
             # Every set has a split at least, so too many sets are too many splits.
             if len(sets) > MAX_SPLITS or (len(sets) % 256 == 0 and deadline.expired()):
                 return None
@@ -108,7 +81,7 @@ def _program(ledger: Ledger, excess_limit: float, memory_limit: float, deadline:
             kept, held = (0.0, 0.0) if root else (ledger.kept(whole), ledger.state_bytes(whole))
             if not (kept <= excess_limit and held <= memory_limit):
                 continue
-            for parts in _partitions(graph.neighbours, whole):
+            for parts in partitions(graph.neighbours, whole):
                 seen += 1
                 if seen > MAX_SPLITS or (seen % 64 == 0 and deadline.expired()):
                     return None
@@ -157,8 +130,8 @@ class _Model:
         inputs = with_root(ledger, {}).get(graph.all)
         self.fixed = ledger.join(inputs)[0] if inputs else 0.0
         # The slack is the rounding of a plan's price, so that a plan exactly at a cap is not lost.
-        cpu_left = caps.cpu * CAP_SLACK - ledger.common - self.fixed
-        memory_left = caps.memory_bytes * CAP_SLACK - problem.model.leaves_bytes()
+        cpu_left = caps.cpu * ROUNDED - ledger.common - self.fixed
+        memory_left = caps.memory_bytes * ROUNDED - problem.model.leaves_bytes()
         if caps.cpu < math.inf:
             model.add(self.cpu <= math.floor(min(cpu_left / excess_scale, 2.0**60)))
         if caps.memory_bytes < math.inf:
@@ -191,8 +164,8 @@ class _Model:
     def least(self, problem: Problem, ledger: Ledger, bound: float) -> float:
         """The program's bound in the objective's unit. Coefficients were rounded down, so it is one; the last step is for its own rounding."""
         if problem.objective is Objective.MIN_CPU:
-            return (ledger.common + self.fixed + bound * self.excess_scale) / CAP_SLACK
-        return (problem.model.leaves_bytes() + bound * self.memory_scale) / CAP_SLACK
+            return (ledger.common + self.fixed + bound * self.excess_scale) / ROUNDED
+        return (problem.model.leaves_bytes() + bound * self.memory_scale) / ROUNDED
 
     def forbid(self, picked: list[int]) -> None:
         self.model.add(sum(self.chosen[k] for k in picked) <= len(picked) - 1)
@@ -215,8 +188,8 @@ def cp_sat(problem: Problem, deadline: Deadline) -> Found:
     memory_limit = best.memory_bytes if within and problem.objective is Objective.MIN_MEMORY else caps.memory_bytes
     program = _program(
         ledger,
-        (cpu_limit * CAP_SLACK - ledger.common) + 1e-9 * ledger.common,
-        memory_limit * CAP_SLACK - problem.model.leaves_bytes(),
+        (cpu_limit * ROUNDED - ledger.common) + ROUNDING * ledger.common,
+        memory_limit * ROUNDED - problem.model.leaves_bytes(),
         deadline,
     )
     if program is None:

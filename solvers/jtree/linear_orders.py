@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 from solvers.common.deadline import Deadline
+from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.linearised import linearised
-from solvers.jtree.compiled.regions import Ledger
 from solvers.jtree.greedy_tree import greedy_tree
 from solvers.jtree.shape import excess_of, shape_of
 from solvers.model.graph import bits

@@ -31,7 +31,7 @@ def best_orders(model: CostModel, masks: Sequence[int], deadline: Deadline | Non
             break
     if len(ranked) == len(masks):
         return tuple(ranked), True
-    from solvers.jtree.compiled.regions import Ledger  # numba takes a while to import
+    from solvers.jtree.compiled.ledger import Ledger  # numba takes a while to import
 
     return (*ranked, *Ledger(model).greedy_orders(masks)[len(ranked) :]), False
 
@@ -43,6 +43,6 @@ def _over_connected_sets(model: CostModel, masks: Sequence[int]) -> Orders | Non
         every |= mask
     if len(masks) > COMPILED_STREAMS or every.bit_count() != len(masks) or not model.graph.connected(every):
         return None
-    from solvers.jtree.compiled.sets import best_mjoin_orders  # numba takes a while to import
+    from solvers.jtree.compiled.orders import best_mjoin_orders  # numba takes a while to import
 
     return best_mjoin_orders(model, every)

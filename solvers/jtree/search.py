@@ -18,9 +18,24 @@ from solvers.model.attributes import Attributes
 from solvers.model.cost import CostModel
 from solvers.model.graph import freshness_of
 from solvers.model.point import NO_CAPS, Caps, Point
+from solvers.model.staircase import undominated
 from solvers.model.tree import Join, Tree, joins
 
-__all__ = ["ALL_TREES", "Found", "Lacking", "Problem", "Search", "make_join", "spread", "staircase", "structure_key"]
+__all__ = [
+    "ALL_TREES",
+    "Found",
+    "Lacking",
+    "Problem",
+    "Search",
+    "Shape",
+    "both",
+    "make_join",
+    "sorted_inputs",
+    "spread",
+    "staircase",
+    "structure_key",
+    "tree_of_joins",
+]
 
 ALL_TREES = "all join trees"
 """The space of searches that look at every join tree, whose proofs may stand in a plan."""
@@ -98,6 +113,8 @@ class Found:
 
 
 Search = Callable[[Problem, Deadline], Found]
+Shape = dict[int, tuple[int, ...]]
+"""A join tree but for its probe orders: for every join its set of streams and the sets of its inputs, by their lowest streams."""
 
 
 def structure_key(tree: Tree) -> tuple[int, tuple[object, ...]]:
@@ -108,17 +125,7 @@ def structure_key(tree: Tree) -> tuple[int, tuple[object, ...]]:
 
 def staircase(points: Iterable[Point]) -> tuple[Point, ...]:
     """The points that no other beats in both resources, by rising CPU; of equals the first by `structure_key`."""
-    kept: list[Point] = []
-    for point in sorted(points, key=lambda p: (p.cpu, p.memory_bytes)):
-        if not kept or point.memory_bytes < kept[-1].memory_bytes:
-            kept.append(point)
-        elif (
-            (point.cpu, point.memory_bytes) == (kept[-1].cpu, kept[-1].memory_bytes)
-            and point.tree is not kept[-1].tree
-            and structure_key(point.tree) < structure_key(kept[-1].tree)
-        ):
-            kept[-1] = point
-    return tuple(kept)
+    return tuple(undominated(points, lambda point: (point.cpu, point.memory_bytes), lambda point: structure_key(point.tree)))
 
 
 def spread(count: int, first: int = 0) -> list[int]:
@@ -148,3 +155,22 @@ def make_join(inputs: Iterable[Tree], orders: Iterable[Iterable[int]]) -> Join:
     for part in masks:
         mask |= part
     return Join(tuple(trees[k] for k in ranking), tuple(listed[k] for k in ranking), mask)
+
+
+def sorted_inputs(masks: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(masks, key=lambda mask: mask & -mask))
+
+
+def both(_: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """The probe orders of a binary join: each input visits the other."""
+    return (1,), (0,)
+
+
+def tree_of_joins(shape: Shape, orders: Callable[[tuple[int, ...]], Iterable[Iterable[int]]]) -> Tree:
+    """The join tree with these joins, the largest of them its root; `orders` gives the probe orders of a join of these inputs."""
+    trees: dict[int, Tree] = {}
+    root: Tree = -1
+    for mask in sorted(shape, key=lambda mask: (mask.bit_count(), mask)):
+        inputs = shape[mask]
+        root = trees[mask] = make_join([trees[part] if part & (part - 1) else part.bit_length() - 1 for part in inputs], orders(inputs))
+    return root

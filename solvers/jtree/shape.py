@@ -16,17 +16,18 @@ from dataclasses import dataclass
 from models.request import Objective
 from solvers.common.deadline import Deadline
 from solvers.common.errors import RangeError
+from solvers.common.tolerances import ROUNDED
 from solvers.jtree.choice import choose
-from solvers.jtree.compiled.regions import MAX_EXACT_INPUTS, Ledger
+from solvers.jtree.compiled.ledger import MAX_EXACT_INPUTS, Ledger
 from solvers.jtree.orders import best_orders
-from solvers.jtree.search import Problem, make_join
+from solvers.jtree.search import Problem, Shape, make_join, sorted_inputs, tree_of_joins
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
 from solvers.model.point import Point, point_of
+from solvers.model.staircase import undominated
 from solvers.model.tree import Tree, joins, leaf_mask
 
 __all__ = [
-    "CAP_SLACK",
     "Draft",
     "Shape",
     "Writing",
@@ -41,9 +42,6 @@ __all__ = [
     "tree_of_shape",
 ]
 
-Shape = dict[int, tuple[int, ...]]
-
-CAP_SLACK = 1.0 + 1e-9  # a draft's figures round differently from a whole plan's price, which decides in the end
 MAX_PRICED = 24  # plans that are priced and returned; pricing 200 streams takes tens of milliseconds each
 MAX_REFINED = 40  # inputs up to which a wide join's orders are looked for again at the end
 LARGE = 60  # streams from which only the chosen plan is priced
@@ -88,10 +86,6 @@ class Writing:
         return [draft for draft in drafts if self.seconds(draft) <= left] or [min(drafts, key=self.seconds)]
 
 
-def sorted_inputs(masks: Iterable[int]) -> tuple[int, ...]:
-    return tuple(sorted(masks, key=lambda mask: mask & -mask))
-
-
 def with_root(ledger: Ledger, shape: Shape) -> Shape:
     """The shape with the join of the components on top, where there are several."""
     components = ledger.model.graph.components
@@ -118,12 +112,9 @@ def shape_with(ledger: Ledger, trees: Iterable[Tree]) -> Shape:
 
 def tree_of(ledger: Ledger, shape: Shape) -> Tree:
     """The join tree, with the ledger's probe orders."""
-    graph = ledger.model.graph
-    trees: dict[int, Tree] = {1 << i: i for i in range(len(graph))}
-    for mask in sorted(shape, key=lambda mask: (mask.bit_count(), mask)):
-        inputs = shape[mask]
-        trees[mask] = make_join([trees[part] for part in inputs], ledger.join(inputs)[1])
-    return trees[graph.all]
+    if not shape:
+        return 0
+    return tree_of_joins(shape, lambda inputs: ledger.join(inputs)[1])
 
 
 def tree_of_shape(model: CostModel, shape: Shape) -> Tree:
@@ -143,22 +134,14 @@ def draft_of(ledger: Ledger, shape: Shape) -> Draft:
     return Draft(ledger.common + excess_of(ledger, shape), memory, shape)
 
 
-def _staircase(drafts: Iterable[Draft]) -> list[Draft]:
-    kept: list[Draft] = []
-    for draft in sorted(drafts, key=lambda d: (d.cpu, d.memory_bytes, len(d.shape))):
-        if not kept or draft.memory_bytes < kept[-1].memory_bytes:
-            kept.append(draft)
-    return kept
-
-
 def _worth_pricing(problem: Problem, drafts: Sequence[Draft]) -> list[Draft]:
-    """The drafts that no other beats in both resources; where they are many, those near the one that the objective will pick."""
-    steps = _staircase(drafts)
+    """The drafts no other beats, and of those, where they are many, the ones next to what the objective will pick."""
+    steps = undominated(drafts, lambda draft: (draft.cpu, draft.memory_bytes), lambda draft: len(draft.shape))
     limit = MAX_PRICED if len(problem.model.graph) < LARGE else 1
     if len(steps) <= limit:
         return steps
     caps = problem.caps
-    within = [k for k, d in enumerate(steps) if d.cpu <= caps.cpu * CAP_SLACK and d.memory_bytes <= caps.memory_bytes * CAP_SLACK]
+    within = [k for k, d in enumerate(steps) if d.cpu <= caps.cpu * ROUNDED and d.memory_bytes <= caps.memory_bytes * ROUNDED]
     if within:
         centre = within[0] if problem.objective is Objective.MIN_CPU else within[-1]
     else:

@@ -20,8 +20,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from models.request import Objective
 from solvers.common.deadline import Deadline
 from solvers.jtree.claims import heuristic
-from solvers.jtree.compiled.regions import Ledger
-from solvers.jtree.compiled.sets import MAX_BITS, best_binary_tree, connected_sets
+from solvers.jtree.compiled.binary_tree import best_binary_tree
+from solvers.jtree.compiled.ledger import Ledger
+from solvers.jtree.compiled.sets import MAX_BITS
+from solvers.jtree.compiled.tables import connected_sets
 from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.linear_orders import best_over_linear_orders
 from solvers.jtree.search import Found, Problem

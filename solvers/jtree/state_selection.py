@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from solvers.common.deadline import Deadline
+from solvers.common.tolerances import ROUNDED
 from solvers.jtree.claims import heuristic
-from solvers.jtree.compiled.regions import Ledger
+from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.search import Found, Problem
-from solvers.jtree.shape import CAP_SLACK, Draft, Shape, Writing, draft_of, mjoin_shape, priced, sorted_inputs
+from solvers.jtree.shape import Draft, Shape, Writing, draft_of, mjoin_shape, priced, sorted_inputs
 from solvers.model.graph import bits
 
 __all__ = ["optimize", "ranked_edges", "select_states", "state_selection"]
@@ -101,6 +102,6 @@ def state_selection(problem: Problem, deadline: Deadline) -> Found:
     passed: list[Draft] = []
     for draft in select_states(ledger, searching):
         passed.append(draft)
-        if draft.memory_bytes > caps.memory_bytes * CAP_SLACK or draft.cpu <= caps.cpu < float("inf"):
+        if draft.memory_bytes > caps.memory_bytes * ROUNDED or draft.cpu <= caps.cpu < float("inf"):
             break
     return heuristic(problem, priced(problem, ledger, writing.in_time(deadline, passed)), SPACE, termination=searching.termination())

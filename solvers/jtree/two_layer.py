@@ -15,12 +15,13 @@ from __future__ import annotations
 import math
 
 from solvers.common.deadline import Deadline
+from solvers.common.tolerances import ROUNDED
 from solvers.jtree.claims import heuristic
-from solvers.jtree.compiled.regions import Ledger
+from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.lower_bound import memory_lower_bound
 from solvers.jtree.search import Found, Problem
-from solvers.jtree.shape import CAP_SLACK, Draft, Writing, draft_of, mjoin_shape, priced
+from solvers.jtree.shape import Draft, Writing, draft_of, mjoin_shape, priced
 from solvers.jtree.state_removal import binary_shape, enough_removed, remove_states
 from solvers.jtree.state_selection import select_states
 
@@ -48,7 +49,7 @@ def walk_two_layers(problem: Problem, ledger: Ledger, deadline: Deadline) -> lis
         passed.append(draft)
         if qualified(draft):
             return passed
-        if draft.memory_bytes > caps.memory_bytes * CAP_SLACK:
+        if draft.memory_bytes > caps.memory_bytes * ROUNDED:
             break
     removing: list[Draft] = []
     for draft in remove_states(ledger, binary, deadline):

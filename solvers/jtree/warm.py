@@ -14,8 +14,9 @@ from itertools import combinations, pairwise
 from models.request import Costs, Method, Objective
 from solvers.common.deadline import Deadline
 from solvers.jtree.anytime import anytime
+from solvers.jtree.compiled.binary_tree import best_binary_tree
 from solvers.jtree.compiled.linearised import linearised
-from solvers.jtree.compiled.sets import best_binary_tree, best_mjoin_orders
+from solvers.jtree.compiled.orders import best_mjoin_orders
 from solvers.jtree.exact import exact, frontier_search
 from solvers.jtree.registry import module_of
 from solvers.jtree.search import Problem

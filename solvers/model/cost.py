@@ -22,7 +22,7 @@ from solvers.common.errors import RangeError
 from solvers.model.graph import JoinGraph, bits
 from solvers.model.tree import Join, Tree, joins, leaf_mask
 
-__all__ = ["CostModel", "PricedJoin", "PricedPipeline", "PricedProbe", "PricedState", "PricedTree", "Term", "access", "total"]
+__all__ = ["CostModel", "PricedJoin", "PricedPipeline", "PricedProbe", "PricedState", "PricedTree", "Term", "keeping", "scanning", "side", "total"]
 
 
 TINIEST = 1e-290  # of a rate, of a window in seconds, and of one over it: products with smaller ones lose their digits
@@ -108,15 +108,30 @@ def total(values: Iterable[float]) -> float:
         return math.inf
 
 
-def access(costs: Costs, indexed: bool, kept: float, arriving: float, produced: float, size: float) -> float:
-    """Keeping one state of `size` tuples that `kept` tuples enter a second, and probing it from one side: paper 4's C_{A⋉B}.
+def _times(weight: float, value: float) -> float:
+    """weight · value, where no weight makes nothing of an infinite size."""
+    return weight * value if weight else 0.0
 
-    The paper's Eq. 2 is access(scan=C_n, append=2·C_n, join=0) without index, its Eq. 3 access(insert=C_h,
-    delete=C_h·bucket, join=C_h) with one; Eq. 4 to 6 are sums of two of these.
+
+def keeping(costs: Costs, indexed: bool, kept: float) -> float:
+    """Keeping a state that `kept` tuples enter, and leave, a second."""
+    return _times(costs.insert + costs.delete if indexed else costs.append, kept)
+
+
+def scanning(costs: Costs, hashed: bool, arriving: float, size: float) -> float:
+    """What `arriving` probes a second of a state of `size` tuples cost beyond the probe itself: nothing by hash, else every tuple."""
+    return 0.0 if hashed else _times(costs.scan, arriving * size)
+
+
+def side(costs: Costs, indexed: bool, kept: float, arriving: float, size: float, produced: float = 0.0) -> float:
+    """One side of a binary join: keeping a state of `size` tuples that `kept` tuples enter a second, probing it, and making `produced` results.
+
+    This defines what an index or a nested loop costs; `solvers.jtree.compiled.cost.side` is the same, compiled. It is paper 4's C_{A⋉B}, too: its
+    Eq. 2 is side(scan=C_n, append=2·C_n, join=0) without index, its Eq. 3 side(insert=C_h, delete=C_h·bucket, join=C_h) with one;
+    Eq. 4 to 6 are sums of two of these.
     """
-    if indexed:
-        return total((kept * (costs.insert + costs.delete), arriving * costs.probe, produced * costs.join))
-    return total((kept * costs.append, arriving * (costs.probe + costs.scan * size), produced * costs.join))
+    probing = _times(costs.probe, arriving), scanning(costs, indexed, arriving, size)
+    return total((keeping(costs, indexed, kept), *probing, _times(costs.join, produced)))
 
 
 def _exact_sum(values: list[float]) -> tuple[float, ...]:
@@ -128,11 +143,6 @@ def _exact_sum(values: list[float]) -> tuple[float, ...]:
         values.append(-rest)
         rest = total(values)
     return (*parts, rest) if rest else tuple(parts)
-
-
-def _times(weight: float, value: float) -> float:
-    """weight · value; 0 where the weight is 0, even if the value is infinite."""
-    return weight * value if weight else 0.0
 
 
 class CostModel:
@@ -207,8 +217,8 @@ class CostModel:
             return False
         known = {mask: self.graph.size(mask) for mask in (probing, probed)} if sizes is None else sizes
         kept, arriving, size = self._rate(known, probed), self._rate(known, probing), known[probed]
-        costs = self.costs
-        return not _times(costs.append, kept) + _times(costs.scan, arriving * size) < _times(costs.insert + costs.delete, kept)
+        scanned = keeping(self.costs, False, kept) + scanning(self.costs, False, arriving, size)
+        return not scanned < keeping(self.costs, True, kept)
 
     def price_join(self, blocks: Sequence[int], orders: Sequence[Sequence[int]], sizes: dict[int, float] | None = None) -> PricedJoin:
         """The figures of one join over inputs with these sets of streams, probed in these orders.
@@ -238,16 +248,16 @@ class CostModel:
                 produced = sizes[made] * per_second
                 step = [Term(_times(costs.probe, arriving), visited, blocks[k]), Term(_times(costs.join, produced), made, blocks[k])]
                 if not hashed:
-                    step.append(Term(_times(costs.scan, arriving * sizes[block]), visited, blocks[k], block))
+                    step.append(Term(scanning(costs, hashed, arriving, sizes[block]), visited, blocks[k], block))
                 terms += step
                 probes.append(PricedProbe(target, hashed, arriving, produced, total([term.value for term in step]), predicates))
                 visited, arriving = made, produced
             pipelines.append(PricedPipeline(tuple(probes)))
         states = []
         for k, block in enumerate(blocks):
-            keeping = _times(costs.insert + costs.delete if indexed[k] else costs.append, self._rate(sizes, block))
-            terms.append(Term(keeping, block, block))
-            states.append(PricedState(indexed[k], keeping))
+            kept = keeping(costs, indexed[k], self._rate(sizes, block))
+            terms.append(Term(kept, block, block))
+            states.append(PricedState(indexed[k], kept))
         exact = _exact_sum([term.value for term in terms])
         return PricedJoin(
             tuple(blocks),

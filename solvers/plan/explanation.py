@@ -77,7 +77,8 @@ def _kept_subresults(model: CostModel, priced: PricedTree) -> list[str]:
     """What each of the largest kept subresults costs in memory and saves in CPU, against joining its inputs in its user's join."""
     figures = {node.mask: (node, join) for node, join in zip(priced.nodes, priced.joins, strict=True)}
     users = {leaf_mask(child): node for node in priced.nodes for child in node.inputs if isinstance(child, Join)}
-    kept = sorted(priced.nodes[:-1], key=lambda node: (-model.state_bytes(node.mask), node.mask))
+    held_bytes = {node.mask: priced.sizes[node.mask] * model.tuple_bytes(node.mask) for node in priced.nodes[:-1]}
+    kept = sorted(priced.nodes[:-1], key=lambda node: (-held_bytes[node.mask], node.mask))
     sentences = []
     for node in kept:
         user = users[node.mask]
@@ -86,7 +87,7 @@ def _kept_subresults(model: CostModel, priced: PricedTree) -> list[str]:
             continue
         merged = best_join(model, sorted(blocks)).cpu
         saved = merged - figures[node.mask][1].cpu - figures[user.mask][1].cpu
-        held = words.bytes_(model.state_bytes(node.mask))
+        held = words.bytes_(held_bytes[node.mask])
         if not math.isfinite(saved):
             continue
         effect = f"saves {words.cpu(saved)} CPU" if saved >= 0 else f"costs {words.cpu(-saved)} CPU"

@@ -5,7 +5,7 @@ other window. A window is hashed or scanned; touching a tuple costs C_h or C_n. 
 processed, at most M tuples be kept.
 
 Method: the cost splits into one term per direction, so each window's structure is chosen on its own (Eq. 2 to 6, as
-`solvers.model.cost.access`). The output rate is σ(A·λ_b + B·λ_a) for windows of A and B tuples. With λ_a given, the best λ_b
+`solvers.model.cost.side`). The output rate is σ(A·λ_b + B·λ_a) for windows of A and B tuples. With λ_a given, the best λ_b
 is all that is left, and of flexible windows the slower stream's is filled first (Eq. 13); what remains is a function of
 λ_a that is quadratic between a handful of points, so its maximum is at one of them or at a piece's own maximum.
 
@@ -35,7 +35,7 @@ from models.window_join import (
     WindowJoinRequest,
     WindowKind,
 )
-from solvers.model.cost import access
+from solvers.model.cost import side
 
 __all__ = ["approximate_crossover", "exact_crossover", "hash_cost", "nested_loop_cost", "regulate", "solve_window_join"]
 
@@ -56,7 +56,7 @@ class Side:
 def nested_loop_cost(probing: float, probed: Side, cost: float, lazy: bool = False) -> float:
     """C_{A⋊B}(NLJ): λ_a arrivals a second scan window B, which is kept as a list (Eq. 2)."""
     if not lazy:
-        return access(Costs(scan=cost, append=2.0 * cost, join=0.0), False, probed.rate, probing, 0.0, probed.tuples)
+        return side(Costs(scan=cost, append=2.0 * cost, join=0.0), False, probed.rate, probing, probed.tuples)
     # ⌊log₂⌈λ_b/λ_a⌉ + 1⌋ steps of a binary search for the oldest live tuple: the number of bits of ⌈λ_b/λ_a⌉.
     search = math.ceil(probed.rate / probing).bit_length()
     return math.fsum((probing * (probed.tuples + search) * cost, probed.rate * cost))
@@ -66,7 +66,7 @@ def hash_cost(probing: float, probed: Side, cost: float, lazy: bool = False) -> 
     """C_{A⋊B}(HJ): λ_a arrivals a second look up their bucket in window B, which is kept as a hash index (Eq. 3)."""
     bucket = probed.tuples / probed.keys
     delete = cost if lazy else cost * bucket
-    return access(Costs(insert=cost, delete=delete, join=cost), True, probed.rate, probing, probing * bucket, probed.tuples)
+    return side(Costs(insert=cost, delete=delete, join=cost), True, probed.rate, probing, probed.tuples, probing * bucket)
 
 
 def approximate_crossover(keys: float, ratio: float) -> float:

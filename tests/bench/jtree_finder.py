@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from solvers.jtree.compiled.seeds import Prices, binary_excess, kept_bytes, kept_excess, mjoin_excess
-from solvers.jtree.compiled.sets import Sets, lowest, released
-from solvers.jtree.exact import component_of
+from solvers.jtree.compiled.compiling import released
+from solvers.jtree.compiled.cost import Prices, binary_excess, kept_bytes, kept_excess
+from solvers.jtree.compiled.orders import mjoin_excess, scratch_for
+from solvers.jtree.compiled.sets import Sets, lowest
+from solvers.jtree.component import component_of
 from solvers.jtree.table_sizes import MAX_SETS
 from solvers.model.cost import CostModel
 from solvers.model.point import Caps
@@ -26,9 +28,9 @@ def all_plans(sets: Sets, prices: Prices, cap_e: float, cap_m: float, room: int)
     for i in range(n):
         first[i], count[i], es[i], ms[i] = i, 1, 0.0, 0.0
     used, met, least_e, least_m = n, 0, np.inf, np.inf
-    unions, to_go = np.zeros(3 << n, np.int64), np.empty(1 << n)
+    scratch = scratch_for(n)
     blocks, tried, left_at = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-    pick, part_e, part_m, unlimited = np.empty(n + 1, np.int64), np.empty(n + 1), np.empty(n + 1), np.full(n, np.inf)
+    pick, part_e, part_m = np.empty(n + 1, np.int64), np.empty(n + 1), np.empty(n + 1)
     for v in range(n, total):
         first[v] = used
         depth, left_at[0], tried[0] = 0, sets.mask[v], -1
@@ -49,7 +51,7 @@ def all_plans(sets: Sets, prices: Prices, cap_e: float, cap_m: float, room: int)
             e = (
                 binary_excess(sets, prices, blocks[0], blocks[1])
                 if m == 2
-                else mjoin_excess(sets, prices, blocks, m, sets.mask[v], unlimited, unions, to_go)
+                else mjoin_excess(sets, prices, blocks, m, sets.mask[v], scratch.unlimited, scratch)
             )
             # Every choice of the blocks' plans.
             level, pick[0], part_e[0], part_m[0] = 0, 0, e, 0.0

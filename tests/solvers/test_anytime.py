@@ -14,7 +14,8 @@ from models.request import Costs, Objective, Options, Query
 from solvers.common.deadline import Deadline
 from solvers.jtree.anytime import WHOLE, anytime
 from solvers.jtree.choice import objective_value
-from solvers.jtree.compiled.regions import Ledger, solve_region
+from solvers.jtree.compiled.ledger import Ledger
+from solvers.jtree.compiled.regions import solve_region
 from solvers.jtree.search import Problem
 from solvers.jtree.shape import draft_of, tree_of
 from solvers.jtree.two_layer import two_layer

@@ -101,7 +101,7 @@ def test_a_search_that_is_cut_while_it_says_what_is_lacking_claims_no_bound_abov
     objective: Objective, cut: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing fits, and time is over after some of the searches that say what it would take."""
-    from solvers.jtree import exact as module
+    from solvers.jtree import component as module
 
     model = problem_of(PlanRequest(query=random_graph(random.Random(3), 9, "random"))).model
     within = exact(Problem(model), Deadline.after(60))

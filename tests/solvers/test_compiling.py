@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-SOLVERS = Path(__file__).parents[2] / "solvers" / "jtree" / "compiled"
+from solvers.jtree.compiled import compiling
+
 # Root may write everywhere, whatever a folder's mode says, and would see nothing of this: it gives that up.
 AS_OTHERS_DO = ["setpriv", "--bounding-set", "-dac_override", "--inh-caps", "-dac_override"] if os.getuid() == 0 else []
 
@@ -31,7 +32,7 @@ def place() -> Iterator[Path]:
     """Sources and a home that may only be read, and an empty folder for temporary files."""
     folder = Path(tempfile.mkdtemp())
     (folder / "source").mkdir()
-    shutil.copy(SOLVERS / "jtree/compiled/compiling.py", folder / "source")
+    shutil.copy(compiling.__file__, folder / "source")
     (folder / "source" / "toy.py").write_text(TOY)
     (folder / "source").chmod(0o555)
     (folder / "home").mkdir(mode=0o555)

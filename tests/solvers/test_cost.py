@@ -12,7 +12,7 @@ from models.plan import Plan
 from models.request import Costs, PlanRequest, Query
 from solvers.common.errors import RangeError
 from solvers.jtree.search import make_join
-from solvers.model.cost import CostModel, PricedTree, access
+from solvers.model.cost import CostModel, PricedTree, side
 from solvers.model.graph import join_graph
 from solvers.planner import plan
 from tests.graphs import plan_requests
@@ -70,10 +70,10 @@ def paper_4(la: float, ta: float, keys_a: float, lb: float, tb: float, keys_b: f
     """Paper 4's four joins as sums of `access`: the structure of A's window, then of B's."""
 
     def hashed(kept: float, size: float, keys: float, arriving: float) -> float:
-        return access(Costs(insert=ch, delete=ch * size / keys, join=ch), True, kept, arriving, arriving * size / keys, size)
+        return side(Costs(insert=ch, delete=ch * size / keys, join=ch), True, kept, arriving, size, arriving * size / keys)
 
     def scanned(kept: float, size: float, arriving: float) -> float:
-        return access(Costs(scan=cn, append=2 * cn, join=0), False, kept, arriving, 0.0, size)
+        return side(Costs(scan=cn, append=2 * cn, join=0), False, kept, arriving, size)
 
     a, b = la * ta, lb * tb
     return {

@@ -14,7 +14,7 @@ from solvers.common.deadline import Deadline
 from solvers.common.errors import MethodError
 from solvers.jtree import cp_sat as program
 from solvers.jtree.choice import objective_value
-from solvers.jtree.compiled import regions as region
+from solvers.jtree.compiled import ledger
 from solvers.jtree.cp_sat import cp_sat
 from solvers.jtree.exact import exact
 from solvers.jtree.search import Problem
@@ -94,7 +94,7 @@ def test_measured_joins_across_components_are_counted_at_the_root() -> None:
 
 def test_joins_too_wide_for_the_ledger_have_their_best_orders_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """As chains of 13 streams have them."""
-    monkeypatch.setattr(region, "MAX_EXACT_INPUTS", 3)
+    monkeypatch.setattr(ledger, "MAX_EXACT_INPUTS", 3)
     for seed in range(40):
         rng = random.Random(seed)
         query = random_graph(rng, rng.randint(4, 6), rng.choice(("chain", "cycle", "random")), windows=(1.0, 10.0), theta=0.3)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-import solvers.jtree.exact
+import solvers.jtree.component
 from models.plan import Proof
 from models.request import Costs, Objective, PlanRequest, Query, Stream, Window
 from solvers.common.deadline import Deadline
@@ -115,7 +115,7 @@ def assert_answers_are_brute_forces(seed: int, model: CostModel) -> None:
 @pytest.mark.parametrize("chunk", range(20))
 def test_exact_equals_brute_force(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if chunk % 2:
-        monkeypatch.setattr(solvers.jtree.exact, "TINY_SETS", 0)  # seeds, as larger graphs have them
+        monkeypatch.setattr(solvers.jtree.component, "TINY_SETS", 0)  # seeds, as larger graphs have them
     for seed in range(25 * chunk, 25 * chunk + 25):
         assert_equals_brute_force(seed)
 
@@ -130,9 +130,9 @@ def test_measured_joins_across_components_are_counted_at_the_root() -> None:
 
 def test_a_search_over_beams_first_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with large graphs: neighbours of seeds, then the least sets of each size, then all."""
-    monkeypatch.setattr(solvers.jtree.exact, "QUICK_STREAMS", 2)
-    monkeypatch.setattr(solvers.jtree.exact, "BEAMS", (1, 3))
-    monkeypatch.setattr(solvers.jtree.exact, "WORTH", 0)
+    monkeypatch.setattr(solvers.jtree.component, "QUICK_STREAMS", 2)
+    monkeypatch.setattr(solvers.jtree.component, "BEAMS", (1, 3))
+    monkeypatch.setattr(solvers.jtree.component, "WORTH", 0)
     for seed in range(1000, 1060):
         assert_equals_brute_force(seed)
 

@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 
 from models.request import MAX_OBSERVED, Costs, Observed, PlanRequest, Query
-from solvers.jtree.compiled.sets import connected_sets
+from solvers.jtree.compiled.tables import connected_sets
 from solvers.jtree.lower_bound import _shrinking, log2_floor
 from solvers.model.cost import CostModel
 from solvers.model.graph import JoinGraph, bits, join_graph, product

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from models.plan import Proof
 from models.request import Costs, Objective, Query
 from solvers.common.deadline import Deadline
-from solvers.jtree.compiled.regions import Ledger
+from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.mjoin import mjoin
 from solvers.jtree.search import Found, Problem, Search
 from solvers.jtree.shape import draft_of, mjoin_shape

@@ -16,10 +16,15 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["njit"]
+__all__ = ["Flags", "Floats", "Ints", "compiled", "njit", "released"]
 
 F = TypeVar("F", bound=Callable[..., object])
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 def njit(function: F, **options: Any) -> F:
@@ -32,6 +37,16 @@ def njit(function: F, **options: Any) -> F:
             return cast(F, numba.njit(**options)(function))
         numba.config.CACHE_DIR = str(folder)
         return cast(F, numba.njit(cache=True, **options)(function))
+
+
+def compiled(function: F) -> F:
+    """Compiled, and cached on disk. No fast-math: the same comparisons on every machine; dividing by zero is no error."""
+    return njit(function, error_model="numpy")
+
+
+def released(function: F) -> F:
+    """The same for long loops: other threads run meanwhile, so that one of them can say stop."""
+    return njit(function, nogil=True, error_model="numpy")
 
 
 @cache

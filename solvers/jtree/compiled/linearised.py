@@ -9,12 +9,13 @@ left-deep one; nothing is proven of other orders. Complexity: O(n³) per order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from solvers.jtree.compiled.compiling import njit
-from solvers.jtree.search import make_join
+from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled
+from solvers.jtree.compiled.cost import Weights, side, weighted, weights_of
+from solvers.jtree.search import Shape, both, tree_of_joins
 from solvers.model.cost import CostModel
 from solvers.model.graph import JoinGraph
 from solvers.model.tree import Tree
@@ -22,49 +23,53 @@ from solvers.model.tree import Tree
 __all__ = ["linearised"]
 
 
-@njit
-def _intervals(
-    size: NDArray[np.float64],
-    rate: NDArray[np.float64],
-    state_bytes: NDArray[np.float64],
-    joined: NDArray[np.bool_],
-    hashed: NDArray[np.bool_],
-    costs: NDArray[np.float64],
-    cpu_weight: float,
-    memory_weight: float,
-) -> NDArray[np.int64]:
-    """The best split of every interval [i, j], −1 where none is connected. joined/hashed[i, j]: a predicate leads from j back to i."""
-    n = size.shape[0]
-    join, keep, append, probe, scan = costs
-    best = np.full((n, n), np.inf)
-    split = np.full((n, n), -1, np.int64)
-    # reach[i, j]: how many predicates join [i, j] to the rest is found from prefix sums over the adjacency.
-    edges = np.zeros((n + 1, n + 1), np.int64)
-    equal = np.zeros((n + 1, n + 1), np.int64)
+class Intervals(NamedTuple):
+    """Of every interval [i, j] of the order: size, rate, bytes of its state; whether a predicate, and an equality, leads from j back to i."""
+
+    size: Floats
+    rate: Floats
+    state_bytes: Floats
+    joined: Flags
+    hashed: Flags
+
+
+@compiled
+def sums_of(flags: Flags) -> Ints:
+    """[i, j]: how many flags stand in the first i rows and j columns."""
+    n = flags.shape[0]
+    sums = np.zeros((n + 1, n + 1), np.int64)
     for i in range(n):
         for j in range(n):
-            edges[i + 1, j + 1] = edges[i, j + 1] + edges[i + 1, j] - edges[i, j] + joined[i, j]
-            equal[i + 1, j + 1] = equal[i, j + 1] + equal[i + 1, j] - equal[i, j] + hashed[i, j]
+            sums[i + 1, j + 1] = sums[i, j + 1] + sums[i + 1, j] - sums[i, j] + flags[i, j]
+    return sums
+
+
+@compiled
+def from_to(sums: Ints, i: int, k: int, j: int) -> int:
+    """How many flags lead from [k + 1, j] back to [i, k]."""
+    return int(sums[k + 1, j + 1] - sums[i, j + 1] - sums[k + 1, k + 1] + sums[i, k + 1])
+
+
+@compiled
+def best_intervals(intervals: Intervals, weights: Weights, cpu_weight: float, memory_weight: float) -> Ints:
+    """The best split of every interval, −1 where none is connected."""
+    size, rate, state_bytes, joined, hashed = intervals
+    n = size.shape[0]
+    best = np.full((n, n), np.inf)
+    split = np.full((n, n), -1, np.int64)
+    edges, equal = sums_of(joined), sums_of(hashed)
     for i in range(n):
         best[i, i] = 0.0
     for length in range(2, n + 1):
         for i in range(n - length + 1):
             j = i + length - 1
-            output = cpu_weight * rate[i, j] * join + (memory_weight * state_bytes[i, j] if length < n else 0.0)
+            output = cpu_weight * rate[i, j] * weights.join + (memory_weight * state_bytes[i, j] if length < n else 0.0)
             for k in range(i, j):
-                if best[i, k] == np.inf or best[k + 1, j] == np.inf:
+                if best[i, k] == np.inf or best[k + 1, j] == np.inf or from_to(edges, i, k, j) == 0:
                     continue
-                if edges[k + 1, j + 1] - edges[i, j + 1] - edges[k + 1, k + 1] + edges[i, k + 1] == 0:
-                    continue
-                can_hash = equal[k + 1, j + 1] - equal[i, j + 1] - equal[k + 1, k + 1] + equal[i, k + 1] > 0
-                cost = 0.0
-                for side in range(2):
-                    if side == 0:
-                        kept, kept_size, arriving = rate[i, k], size[i, k], rate[k + 1, j]
-                    else:
-                        kept, kept_size, arriving = rate[k + 1, j], size[k + 1, j], rate[i, k]
-                    plain = kept * append + arriving * (probe + scan * kept_size)
-                    cost += min(plain, kept * keep + arriving * probe) if can_hash else plain
+                hashable = from_to(equal, i, k, j) > 0
+                a, b = rate[i, k], rate[k + 1, j]
+                cost = side(a, b, size[i, k], hashable, weights) + side(b, a, size[k + 1, j], hashable, weights) + weighted(weights.probe, a + b)
                 total = best[i, k] + best[k + 1, j] + cpu_weight * cost + output
                 if total < best[i, j]:
                     best[i, j] = total
@@ -104,21 +109,21 @@ def linearised(model: CostModel, order: Sequence[int], cpu_weight: float = 1.0, 
             size[i, i:] = _measured(graph, order[i:]) if graph.observed else np.cumprod(grows_by[i, i:])
             rate[i, i:] = size[i, i:] * np.cumsum(per_second[i:])
             state_bytes[i, i:] = size[i, i:] * np.cumsum(tuple_bytes[i:])
-    weights = model.costs
-    costs = np.array([weights.join, weights.insert + weights.delete, weights.append, weights.probe, weights.scan])
     with np.errstate(invalid="ignore"):
-        split = _intervals(size, rate, state_bytes, joined, hashed, costs, cpu_weight, memory_weight)
-    if n > 1 and split[0, n - 1] < 0:
+        split = best_intervals(Intervals(size, rate, state_bytes, joined, hashed), weights_of(model.costs), cpu_weight, memory_weight)
+    if n == 1:
+        return order[0]
+    if split[0, n - 1] < 0:
         return None
-    trees: dict[tuple[int, int], Tree] = {(i, i): order[i] for i in range(n)}
-    waiting = [(0, n - 1)] if n > 1 else []
+    before = [0]  # the sets of all beginnings: an interval is the difference of two
+    for stream in order:
+        before.append(before[-1] | 1 << stream)
+    shape: Shape = {}
+    waiting = [(0, n - 1)]
     while waiting:
-        i, j = waiting[-1]
+        i, j = waiting.pop()
         k = int(split[i, j])
-        missing = [part for part in ((i, k), (k + 1, j)) if part not in trees]
-        if missing:
-            waiting.extend(missing)
-        else:
-            trees[i, j] = make_join((trees[i, k], trees[k + 1, j]), ((1,), (0,)))
-            waiting.pop()
-    return trees[0, n - 1]
+        halves = ((i, k), (k + 1, j))
+        shape[before[j + 1] ^ before[i]] = tuple(before[last + 1] ^ before[first] for first, last in halves)
+        waiting += [(first, last) for first, last in halves if first < last]
+    return tree_of_joins(shape, both)

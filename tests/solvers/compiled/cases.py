@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.request import Costs, Query
-from solvers.jtree.compiled.seeds import Prices
+from solvers.jtree.compiled.cost import Prices
 from solvers.jtree.compiled.sets import Sets, find
-from solvers.jtree.exact import component_of
+from solvers.jtree.component import component_of
 from solvers.jtree.table_sizes import MAX_SETS
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph

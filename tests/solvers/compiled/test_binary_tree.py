@@ -8,18 +8,14 @@ import random
 import pytest
 
 from solvers.common.deadline import Deadline
-from solvers.jtree.compiled.sets import (
-    access_cost,
-    backward_pass,
-    best_binary_tree,
-    best_mjoin_orders,
-    binary_splits,
-    connected_sets,
-    find,
-    greedy_binary_cpu,
-)
+from solvers.jtree.compiled.binary_tree import best_binary_tree, binary_splits, by_lowest, greedy_binary_cpu
+from solvers.jtree.compiled.cost import Weights, side, weighted, weights_of
+from solvers.jtree.compiled.orders import backward_pass, best_mjoin_orders
+from solvers.jtree.compiled.sets import find
+from solvers.jtree.compiled.tables import connected_sets
+from solvers.model import cost as defined
 from solvers.model.tree import Tree, joins, leaf_mask
-from tests.solvers.compiled.cases import SHAPES, Case, a_case, cases, close
+from tests.solvers.compiled.cases import SHAPES, Case, a_case, any_costs, cases, close
 from tests.solvers.reference import Blocks, positions
 
 LARGEST = {"chain": 14, "star": 13, "cycle": 14, "snowflake": 14, "clique": 10, "random": 14}
@@ -57,12 +53,11 @@ def test_binary_splits_are_the_best_tree_of_large_graphs(shape: str) -> None:
 def test_binary_splits_end_with_the_pairs_they_may_look_at(shape: str) -> None:
     for seed in range(4):
         case = a_case(random.Random(seed), 7, shape)
-        sets, costs = case.sets, case.model.costs
-        weights = (costs.join, costs.insert + costs.delete, costs.append, costs.probe, costs.scan)
+        sets, weights = case.sets, weights_of(case.model.costs)
         pairs = case.reference.pairs(case.component)
-        assert binary_splits(sets, *weights, pairs).size == sets.mask.size
+        assert binary_splits(sets, weights, pairs).size == sets.mask.size
         # Sets that are dearer than a greedy tree are passed over, so fewer pairs may do; but no tree is found from none.
-        assert binary_splits(sets, *weights, 0).size == 0
+        assert binary_splits(sets, weights, 0).size == 0
 
 
 def test_plain_and_compiled_best_binary_trees_cost_the_same() -> None:
@@ -80,7 +75,7 @@ def test_plain_and_compiled_best_binary_trees_cost_the_same() -> None:
 
 def test_greedy_binary_cpu_is_that_of_joining_the_slowest_pair_next() -> None:
     for _, case in cases(300, 2, 14, salt=12):
-        reference, costs = case.reference, case.model.costs
+        reference = case.reference
         blocks, wanted = case.leaves, 0.0
         while len(blocks) > 1:
             pairs = [(reference.rate(a | b), a, b) for a in blocks for b in blocks if a < b and reference.around(a) & b]
@@ -90,24 +85,50 @@ def test_greedy_binary_cpu_is_that_of_joining_the_slowest_pair_next() -> None:
             _, a, b = min(pairs)
             wanted += reference.binary(a, b)
             blocks = [block for block in blocks if block not in (a, b)] + [a | b]
-        found = greedy_binary_cpu(case.sets, costs.join, costs.insert + costs.delete, costs.append, costs.probe, costs.scan)
+        found = greedy_binary_cpu(case.sets, weights_of(case.model.costs))
         if len(blocks) == 1:
             assert close(found, wanted)
         if case.n <= 8:
             assert found >= reference.least_binary(case.leaves) * (1.0 - 1e-9)
 
 
-def test_access_cost_is_the_cheaper_of_index_and_scan() -> None:
+def test_by_lowest_lists_every_set_under_its_lowest_stream_in_the_order_of_the_table() -> None:
+    for _, case in cases(60, 2, 12, salt=17):
+        masks = case.sets.mask.tolist()
+        starting, listed = by_lowest(case.sets.mask, case.n)
+        for k in range(case.n):
+            wanted = [s for s, mask in enumerate(masks) if positions(mask)[0] == k]
+            assert listed[starting[k] : starting[k + 1]].tolist() == wanted
+
+
+def test_weighted_makes_nothing_of_anything_that_weighs_nothing() -> None:
+    assert weighted(0.0, math.inf) == 0.0
+    assert weighted(2.0, 3.0) == 6.0
+
+
+def test_side_is_the_cheaper_of_index_and_scan() -> None:
     rng = random.Random(5)
     for _ in range(3000):
         kept, arriving, size, index, append, scan = (10.0 ** rng.uniform(-6, 6) * (rng.random() < 0.9) for _ in range(6))
         plain, indexed = kept * append + arriving * scan * size, kept * index
-        assert close(access_cost(True, kept, arriving, size, index, append, scan), min(plain, indexed))
-        assert close(access_cost(False, kept, arriving, size, index, append, scan), plain)
-    assert access_cost(False, math.inf, math.inf, 1e290, 0.0, 0.0, 0.0) == 0.0
+        weights = Weights(1.0, index, append, 1.0, scan)
+        assert close(side(kept, arriving, size, True, weights), min(plain, indexed))
+        assert close(side(kept, arriving, size, False, weights), plain)
+    assert side(math.inf, math.inf, 1e290, False, Weights(0.0, 0.0, 0.0, 0.0, 0.0)) == 0.0
 
 
-def test_access_cost_of_both_sides_is_the_binary_join() -> None:
+def test_side_is_the_plain_one_but_for_its_probes() -> None:
+    rng = random.Random(6)
+    for _ in range(3000):
+        kept, arriving, size = (10.0 ** rng.uniform(-6, 6) for _ in range(3))
+        costs = any_costs(rng)
+        plain = [defined.side(costs, indexed, kept, arriving, size) for indexed in (False, True)]
+        for hashable in (False, True):
+            found = side(kept, arriving, size, hashable, weights_of(costs)) + costs.probe * arriving
+            assert close(found, min(plain) if hashable else plain[0])
+
+
+def test_side_of_both_inputs_is_the_binary_join() -> None:
     for rng, case in cases(100, 2, 10, salt=13):
         reference, costs = case.reference, case.model.costs
         for _ in range(10):
@@ -115,10 +136,7 @@ def test_access_cost_of_both_sides_is_the_binary_join() -> None:
             right = rng.choice([mask for mask in case.masks if not mask & left and mask & reference.around(left)])
             hashable = bool(reference.equal_around(left) & right)
             rates = {mask: reference.rate(mask) for mask in (left, right, left | right)}
-            sides = [
-                access_cost(hashable, rates[a], rates[b], reference.size(a), costs.insert + costs.delete, costs.append, costs.scan)
-                for a, b in ((left, right), (right, left))
-            ]
+            sides = [side(rates[a], rates[b], reference.size(a), hashable, weights_of(costs)) for a, b in ((left, right), (right, left))]
             assert close(sum(sides) + costs.probe * (rates[left] + rates[right]) + costs.join * rates[left | right], reference.binary(left, right))
 
 

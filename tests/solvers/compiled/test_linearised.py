@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from solvers.jtree.compiled.linearised import _intervals, linearised
+from solvers.jtree.compiled.cost import weights_of
+from solvers.jtree.compiled.linearised import Intervals, best_intervals, from_to, linearised, sums_of
 from solvers.model.tree import joins, leaf_mask
 from tests.solvers.compiled.cases import SHAPES, Case, a_case, cases, close
 from tests.solvers.reference import Blocks
@@ -57,7 +58,7 @@ def assert_best(rng: random.Random, case: Case) -> None:
     assert close(found, least_over(case, order, *weights))
 
 
-def test_intervals_are_split_where_their_best_tree_is() -> None:
+def test_best_intervals_are_split_where_their_best_tree_is() -> None:
     """From the contract's own figures of every interval."""
     for rng, case in cases(150, 2, 12, salt=96):
         reference, order, n = case.reference, an_order(rng, case), case.n
@@ -68,8 +69,7 @@ def test_intervals_are_split_where_their_best_tree_is() -> None:
                 mask = sum(1 << k for k in order[i : j + 1])
                 size[i, j], rate[i, j], held[i, j] = reference.size(mask), reference.rate(mask), reference.state_bytes(mask)
                 joined[i, j], hashed[i, j] = (bool(near[order[i]] >> order[j] & 1) for near in (reference.near, reference.equal))
-        costs = reference.costs
-        split = _intervals(size, rate, held, joined, hashed, np.array([costs.join, reference.index, costs.append, costs.probe, costs.scan]), 1.0, 0.0)
+        split = best_intervals(Intervals(size, rate, held, joined, hashed), weights_of(reference.costs), 1.0, 0.0)
         waiting, blocks = [(0, n - 1)], list[Blocks]()
         while waiting:
             i, j = waiting.pop()
@@ -80,7 +80,19 @@ def test_intervals_are_split_where_their_best_tree_is() -> None:
         assert close(reference.cpu(blocks), least_over(case, order, 1.0, 0.0))
 
 
-def test_intervals_are_split_into_the_best_tree_over_an_order() -> None:
+def test_sums_of_and_from_to_count_the_flags_between_two_intervals() -> None:
+    rng = random.Random(1)
+    for _ in range(200):
+        n = rng.randint(2, 9)
+        flags = np.triu(np.array([[rng.random() < 0.4 for _ in range(n)] for _ in range(n)]), 1)
+        i, j = sorted(rng.sample(range(n), 2))
+        k = rng.randint(i, j - 1)
+        sums = sums_of(flags)
+        assert sums[i, j] == flags[:i, :j].sum()
+        assert from_to(sums, i, k, j) == flags[i : k + 1, k + 1 : j + 1].sum()
+
+
+def test_best_intervals_are_split_into_the_best_tree_over_an_order() -> None:
     for rng, case in cases(400, 2, 12, salt=95):
         assert_best(rng, case)
 

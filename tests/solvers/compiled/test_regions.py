@@ -9,7 +9,25 @@ import numpy as np
 import pytest
 
 from models.request import Costs, Query
-from solvers.jtree.compiled.regions import Ledger, _between, _greedy, _join_excess, _one_side, _size, _solve, _tables, _weighted, solve_region
+from solvers.jtree.compiled.compiling import Floats
+from solvers.jtree.compiled.ledger import Ledger
+from solvers.jtree.compiled.regions import (
+    CUT,
+    DEPTH,
+    STEPS,
+    Region,
+    keep_choices,
+    keep_step,
+    keeping_union,
+    next_parts,
+    no_entries,
+    room_at_hand,
+    solve,
+    solve_region,
+    twice_the_room,
+)
+from solvers.jtree.compiled.unions import between, greedy, join_of_unions, order_scratch, size_of, unions_of
+from solvers.model.connected import partitions
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
 from tests.graphs import random_graph
@@ -59,7 +77,7 @@ def test_between_two_blocks_are_their_predicates() -> None:
         owner = np.full(reference.n, -1, np.int64)
         for k, block in enumerate(blocks):
             owner[positions(block)] = k
-        product, joined, equal = _between(owner, *edges_of(case.query, reference), len(blocks))
+        product, joined, equal = between(owner, *edges_of(case.query, reference), len(blocks))
         for a, one in enumerate(blocks):
             for b, other in enumerate(blocks):
                 if a != b:
@@ -68,7 +86,7 @@ def test_between_two_blocks_are_their_predicates() -> None:
                     assert joined[a, b] == bool(own) and equal[a, b] == any(equality for _, equality, _ in own)
 
 
-def test_size_is_the_product_of_windows_and_predicates() -> None:
+def test_size_of_a_set_is_the_product_of_windows_and_predicates() -> None:
     for seed in range(120):
         rng = random.Random(seed)
         query = random_graph(rng, rng.randint(1, 14), SHAPES[seed % len(SHAPES)], rows=0.3, theta=0.3, equalities=0.3, shuffled=True)
@@ -77,24 +95,23 @@ def test_size_is_the_product_of_windows_and_predicates() -> None:
         for _ in range(20):
             mask = rng.randrange(1, 1 << reference.n)
             inside = np.array([bool(mask >> i & 1) for i in range(reference.n)])
-            found = _size(ints(positions(mask)), inside, np.array(reference.tuples), left, right, selectivity)
+            found = size_of(ints(positions(mask)), inside, np.array(reference.tuples), left, right, selectivity)
             assert close(found, reference.size(mask))
 
 
-def test_size_leaves_the_range_of_a_double_only_at_its_end() -> None:
+def test_size_of_a_set_leaves_the_range_of_a_double_only_at_its_end() -> None:
     none = np.empty(0, np.int64)
     pair, inside = ints([0, 1]), np.array([True, True])
-    assert _size(pair, inside, np.array([1e200, 1e200]), none, none, np.empty(0)) == math.inf
-    assert close(_size(pair, inside, np.array([1e200, 1e200]), ints([0]), ints([1]), np.array([1e-200])), 1e200)
-    assert _size(pair, inside, np.array([1e-200, 1e-200]), none, none, np.empty(0)) == 0.0
+    assert size_of(pair, inside, np.array([1e200, 1e200]), none, none, np.empty(0)) == math.inf
+    assert close(size_of(pair, inside, np.array([1e200, 1e200]), ints([0]), ints([1]), np.array([1e-200])), 1e200)
+    assert size_of(pair, inside, np.array([1e-200, 1e-200]), none, none, np.empty(0)) == 0.0
 
 
-def test_tables_of_unions_are_the_contracts() -> None:
+def test_unions_of_blocks_are_the_contracts() -> None:
     for rng, case in cases(200, 2, 14, salt=81):
         reference, blocks, ledger = case.reference, a_region(rng, case), Ledger(case.model)
-        product, joined, equal = ledger._between(blocks)
-        made = _tables(*ledger._arrays(blocks), product, joined, equal)
-        sizes, seconds, reach, hashes, connected = ledger.tables(blocks)  # the same, but that it looks observed unions up
+        made = unions_of(*ledger._arrays(blocks), ledger._between(blocks))
+        sizes, seconds, reach, hashes, connected = ledger.unions(blocks)  # the same, but that it looks observed unions up
         assert not ledger._independent(blocks) or np.array_equal(made[0], sizes)
         assert all(np.array_equal(one, other) for one, other in zip(made[1:], (seconds, reach, hashes, connected), strict=True))
         for union in range(1, 1 << len(blocks)):
@@ -112,31 +129,11 @@ def test_tables_of_unions_are_the_contracts() -> None:
 # One join
 
 
-def test_weighted_makes_nothing_of_anything_that_weighs_nothing() -> None:
-    assert _weighted(0.0, math.inf) == 0.0
-    assert _weighted(2.0, 3.0) == 6.0
-
-
-def test_one_side_is_that_of_a_binary_join() -> None:
-    for rng, case in cases(200, 2, 12, salt=82):
-        reference, costs = case.reference, case.model.costs
-        for _ in range(5):
-            kept, arriving = divided(rng, reference, rng.choice(case.masks[case.n :]), 2)
-            base = base_of(costs)
-            weights = np.array([costs.join, costs.insert + costs.delete - base, costs.append - base, costs.probe, costs.scan, base])
-            hashable = bool(reference.equal_around(kept) & arriving)
-            found = _one_side(reference.rate(kept), reference.rate(arriving), reference.size(kept), hashable, weights)
-            wanted = reference.side(kept, arriving)
-            assert close(found + base * reference.rate(kept), wanted)
-
-
-def test_join_excess_and_its_orders_are_the_best() -> None:
+def test_join_of_unions_and_order_scratch_give_orders_that_are_the_best() -> None:
     for rng, case in cases(300, 2, 14, salt=83):
         blocks, ledger = a_region(rng, case, most=10), Ledger(case.model)
         m = len(blocks)
-        sizes, seconds, reach, hashes, _ = ledger.tables(blocks)
-        room = np.zeros(1 << m, np.int64), np.zeros(1 << m), np.zeros(1 << m, np.int64)
-        made = _join_excess(ints(1 << k for k in range(m)), m, sizes, seconds, reach, hashes, ledger.costs, *room)
+        made = join_of_unions(ints(1 << k for k in range(m)), m, ledger.unions(blocks), ledger.weights, order_scratch(m))
         excess, orders = ledger.join(blocks)
         assert made == excess
         assert_excess(case.reference, excess, blocks, case.reference.join(blocks))
@@ -150,8 +147,7 @@ def test_greedy_has_its_own_orders_price_and_is_never_below_the_best() -> None:
         ledger, reference = Ledger(case.model), case.reference
         if len(blocks) < 3 or not ledger._independent(blocks):
             continue
-        product, joined, equal = ledger._between(blocks)
-        excess, found = _greedy(*ledger._arrays(blocks), product, joined, equal, ledger.costs)
+        excess, found = greedy(*ledger._arrays(blocks), ledger._between(blocks), ledger.weights)
         orders = found.tolist()
         assert_excess(reference, excess, blocks, reference.along(blocks, orders))
         assert excess + paid(reference, blocks) >= reference.join(blocks) * (1.0 - 1e-9)
@@ -223,12 +219,65 @@ def assert_region(rng: random.Random, case: Case, blocks: Blocks) -> None:
     assert_same_staircase(capped, [step for step in wanted if step[0] <= cpu and step[1] <= held])
 
 
+def a_question(case: Case, ledger: Ledger, blocks: Blocks, steps: int = 4000) -> Region:
+    weights: Floats = np.array([case.reference.tuple_bytes(block) for block in blocks])
+    return Region(ledger.unions(blocks), weights, ledger.weights, ledger.base, math.inf, math.inf, steps)
+
+
+def test_keeping_union_is_what_an_inner_join_adds_and_nothing_at_the_root() -> None:
+    for rng, case in cases(60, 3, 10, salt=88):
+        blocks, ledger = a_region(rng, case, most=6), Ledger(case.model)
+        region, whole = a_question(case, ledger, blocks), (1 << len(blocks)) - 1
+        assert keeping_union(region, whole) == (0.0, 0.0)
+        for union in range(1, whole):
+            mask = sum(blocks[k] for k in positions(union))
+            if region.unions.connected[union]:
+                cpu, held = keeping_union(region, union)
+                assert close(cpu, ledger.kept(mask)) and close(held, case.reference.state_bytes(mask))
+
+
+def test_next_parts_are_all_partitions_where_nothing_is_known_and_keep_choices_and_keep_step_the_best_joins() -> None:
+    """One union of blocks, whose parts cost nothing: every partition once, and of all joins those that no other beats."""
+    for rng, case in cases(60, 3, 9, salt=89):
+        blocks, ledger = a_region(rng, case, most=6), Ledger(case.model)
+        m, region = len(blocks), a_question(case, ledger, blocks)
+        whole = (1 << m) - 1
+        near = [sum(1 << k for k in range(m) if k != i and case.reference.around(block) & blocks[k]) for i, block in enumerate(blocks)]
+        entries, here = no_entries(m), room_at_hand(m, 50)
+        for union in range(1, whole):  # one entry each, as good as the next
+            if region.unions.connected[union]:
+                entries.first[union], entries.end[union] = 0, 1
+        here.left[0] = whole
+        found = []
+        while number := next_parts(region, entries, here, whole, (0.0, 0.0)):
+            found.append(tuple(here.chosen[:number].tolist()))
+        assert len(found) == len(set(found)) and set(found) == set(partitions(near, whole)) and here.counts[DEPTH] == -1
+        joins = {}
+        for parts in found:
+            here.chosen[: len(parts)] = parts
+            own = join_of_unions(here.chosen, len(parts), region.unions, region.weights, here.orders)
+            joins[parts] = own
+            keep_choices(region, entries, here, len(parts), own, 0.0)
+        assert here.counts[STEPS] == 1 and here.counts[CUT] == 0 and here.steps.e[0] == min(joins.values())
+        here.pick[:2] = 3, 4
+        keep_step(here, 2, 2.0 * here.steps.e[0] + 1.0, -1.0)
+        assert here.counts[STEPS] == 2 and here.parts[here.steps.row[1]].tolist()[:3] == [2, 3, 4]
+
+
+def test_no_entries_and_twice_the_room_and_room_at_hand_keep_what_is_written() -> None:
+    entries = no_entries(3)
+    entries.cpu[4], entries.parts[4, 1], entries.number[4] = 7.0, 2, 3
+    larger = twice_the_room(entries)
+    assert larger.cpu.size == 2 * entries.cpu.size and (larger.cpu[4], larger.parts[4, 1], larger.number[4]) == (7.0, 2, 3)
+    assert [larger.first[1 << k] for k in range(3)] == [0, 1, 2] and room_at_hand(3, 9).parts.shape == (10, 4)
+
+
 def test_solve_returns_the_staircase_as_entries_by_rising_cpu() -> None:
     """Its arrays, which `solve_region` reads."""
     for rng, case in cases(60, 2, 8, salt=87):
         blocks, ledger = a_region(rng, case, most=6), Ledger(case.model)
-        weights = np.array([case.reference.tuple_bytes(block) for block in blocks])
-        cpu, held, parts, counts, first, end, whole = _solve(len(blocks), *ledger.tables(blocks), weights, ledger.costs, math.inf, math.inf, 4000)
+        (cpu, held, parts, counts, firsts, ends), whole = solve(a_question(case, ledger, blocks))
+        first, end = firsts[-1], ends[-1]
         found = [(e + paid(case.reference, blocks), m) for e, m in zip(cpu[first:end].tolist(), held[first:end].tolist(), strict=True)]
         assert whole
         assert_same_staircase(found, case.reference.staircase(blocks))

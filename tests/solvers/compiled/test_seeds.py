@@ -11,44 +11,52 @@ import pytest
 from numpy.typing import NDArray
 
 from models.request import Costs, Query
-from solvers.jtree.compiled.seeds import (
-    EXACT_INPUTS,
-    ONE_DESCENT,
-    ONE_PLAN,
+from solvers.jtree.compiled.binary_tree import binary_splits, members_as_rows
+from solvers.jtree.compiled.cost import (
     access_excess,
     binary_excess,
-    by_falling_size,
-    dominated,
-    follow,
-    greedy_excess,
-    inputs_of,
-    insert,
-    join_excess,
     keeping_in_mjoin,
     kept_bytes,
     kept_excess,
-    members_as_rows,
-    mjoin_excess,
-    plan_figures,
     rounded,
     scanning,
-    seeds,
-    up_to,
+    stream_floors,
+    weights_of,
 )
-from solvers.jtree.compiled.sets import Sets, binary_splits, connected_sets
-from solvers.jtree.compiled.staircases import wide_mjoin_excess
-from solvers.jtree.exact import component_of, stream_floors
+from solvers.jtree.compiled.orders import EXACT_INPUTS, follow, greedy_excess, join_excess, mjoin_excess, scratch_for, wide_mjoin_excess
+from solvers.jtree.compiled.seeds import (
+    ADDING,
+    COUNT,
+    ONE_DESCENT,
+    ONE_PLAN,
+    REMOVING,
+    SPREADING,
+    USED,
+    Plan,
+    Pool,
+    by_falling_size,
+    descend,
+    inputs_of,
+    joined_first,
+    next_to_expand,
+    plan_figures,
+    seeds,
+    step_ratio,
+    take,
+    try_neighbours,
+    with_change,
+    without,
+)
+from solvers.jtree.compiled.sets import Sets
+from solvers.jtree.compiled.staircase import cheaper, dominated, insert, is_full, room_for, up_to
+from solvers.jtree.compiled.tables import connected_sets
+from solvers.jtree.component import component_of
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
 from tests.solvers.compiled.cases import Case, a_case, a_tree, cases, close, divided, ints
 from tests.solvers.reference import Blocks, Reference
 
 WIDEST = 14
-
-
-def scratch(m: int) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """What `mjoin_excess` takes: no limits, unions, costs to go."""
-    return np.full(m, np.inf), np.zeros(3 << m, np.int64), np.empty(1 << m)
 
 
 def a_join(rng: random.Random, case: Case, least: int = 2, most: int = WIDEST) -> Blocks:
@@ -72,7 +80,7 @@ def test_stream_floors_are_what_keeping_a_stream_costs_at_least_wherever_it_is_j
     for _, case in cases(150, 2, 9, salt=20):
         reference, costs = case.reference, case.model.costs
         unprobed = Reference(case.query, costs.model_copy(update={"probe": 0.0}))
-        floors = stream_floors(case.sets, reference.index, costs.append, costs.scan)
+        floors = stream_floors(case.sets, weights_of(costs))
         least = min(reference.index, costs.append)
         for k, stream in enumerate(case.streams):
             rate, own = reference.rates[stream], 1 << stream
@@ -126,7 +134,7 @@ def test_access_excess_keeps_the_choices_of_other_rates() -> None:
         sets = connected_sets(scaled, case.component, order=case.sets.order)
         assert sets is not None
         costs = scaled.costs
-        prices = case.prices._replace(floors=stream_floors(sets, costs.insert + costs.delete, costs.append, costs.scan))
+        prices = case.prices._replace(floors=stream_floors(sets, weights_of(costs)))
         for _ in range(10):
             kept, arriving = a_pair(rng, case)
             k, a = case.place(kept), case.place(arriving)
@@ -171,10 +179,10 @@ def test_mjoin_excess_is_that_of_the_best_probe_orders() -> None:
     for rng, case in cases(300, 3, WIDEST, salt=27):
         for _ in range(4 if case.n > 2 else 0):
             blocks = a_join(rng, case, least=3, most=10)
-            free, unions, to_go = scratch(len(blocks))
-            found = mjoin_excess(case.sets, case.prices, case.places(blocks), len(blocks), case.numbered(sum(blocks)), free, unions, to_go)
+            scratch = scratch_for(len(blocks))
+            found = mjoin_excess(case.sets, case.prices, case.places(blocks), len(blocks), case.numbered(sum(blocks)), scratch.unlimited, scratch)
             case.assert_excess(found, blocks, case.reference.join(blocks))
-            assert not unions.any()  # as the next call wants it
+            assert not scratch.unions.any()  # as the next call wants it
 
 
 def test_mjoin_excess_of_free_scans_is_finite_however_large_the_sizes() -> None:
@@ -188,7 +196,8 @@ def test_mjoin_excess_of_free_scans_is_finite_however_large_the_sizes() -> None:
     assert part is not None
     reference, blocks = Reference(query, costs), (1, 2, 4, 8)
     places = ints(part.streams.index(i) for i in range(4))
-    found = mjoin_excess(part.sets, part.prices, places, 4, 15, *scratch(4))
+    scratch = scratch_for(4)
+    found = mjoin_excess(part.sets, part.prices, places, 4, 15, scratch.unlimited, scratch)
     # No scans to pay for: making and probing with the partial results, and nothing else.
     wanted = reference.join(blocks) - part.base
     assert math.isfinite(found) and close(found, wanted, part.base)
@@ -212,14 +221,14 @@ def test_mjoin_excess_loses_nothing_that_its_pipelines_can_afford_and_never_come
             continue
         blocks = a_join(rng, case, least=4, most=9)
         m, places, whole = len(blocks), case.places(blocks), case.numbered(sum(blocks))
-        free, unions, to_go = scratch(m)
-        best = mjoin_excess(case.sets, case.prices, places, m, whole, free, unions, to_go)
-        orders = follow(case.sets, case.prices, places, m, to_go, True).tolist()
+        scratch = scratch_for(m)
+        best = mjoin_excess(case.sets, case.prices, places, m, whole, scratch.unlimited, scratch)
+        orders = follow(case.sets, case.prices, places, m, scratch.to_go, True).tolist()
         enough = np.array(largest_partial_results(case.reference, blocks, orders)) * (1.0 + 1e-9)
-        assert close(mjoin_excess(case.sets, case.prices, places, m, whole, enough, unions, to_go), best, case.paid(blocks))
+        assert close(mjoin_excess(case.sets, case.prices, places, m, whole, enough, scratch), best, case.paid(blocks))
         some = np.array([rng.choice((0.0, limit, limit * 0.5)) for limit in enough.tolist()])
-        assert mjoin_excess(case.sets, case.prices, places, m, whole, some, unions, to_go) >= best * (1.0 - 1e-9)
-        assert not unions.any()
+        assert mjoin_excess(case.sets, case.prices, places, m, whole, some, scratch) >= best * (1.0 - 1e-9)
+        assert not scratch.unions.any()
 
 
 def test_follow_gives_the_best_probe_orders_from_either_pass() -> None:
@@ -228,11 +237,11 @@ def test_follow_gives_the_best_probe_orders_from_either_pass() -> None:
             continue
         blocks = a_join(rng, case, least=3, most=10)
         m, places, whole = len(blocks), case.places(blocks), case.numbered(sum(blocks))
-        free, unions, to_go = scratch(m)
-        mjoin_excess(case.sets, case.prices, places, m, whole, free, unions, to_go)
+        scratch = scratch_for(m)
+        mjoin_excess(case.sets, case.prices, places, m, whole, scratch.unlimited, scratch)
         wide = np.empty(case.sets.mask.size)
         wide_mjoin_excess(case.sets, case.prices, places, m, whole, wide)
-        for costs_to_go, dense in ((to_go, True), (wide, False)):
+        for costs_to_go, dense in ((scratch.to_go, True), (wide, False)):
             orders = follow(case.sets, case.prices, places, m, costs_to_go, dense)
             assert close(case.reference.along(blocks, orders.tolist()), case.reference.join(blocks))
 
@@ -278,7 +287,7 @@ def test_join_excess_is_exact_up_to_its_limit_of_inputs_and_greedy_beyond() -> N
     for rng, case in cases(150, 2, WIDEST, salt=31):
         blocks = a_join(rng, case)
         m, places, whole = len(blocks), case.places(blocks), case.numbered(sum(blocks))
-        found = join_excess(case.sets, case.prices, places, m, whole, *scratch(EXACT_INPUTS))
+        found = join_excess(case.sets, case.prices, places, m, whole, scratch_for(EXACT_INPUTS))
         if m <= EXACT_INPUTS:
             case.assert_excess(found, blocks, case.reference.join(blocks))
         else:
@@ -315,8 +324,7 @@ def test_by_falling_size_sorts_members_by_their_number_of_streams() -> None:
 
 
 def best_binary(case: Case, sets: Sets) -> NDArray[np.int64]:
-    costs = case.model.costs
-    return binary_splits(sets, costs.join, costs.insert + costs.delete, costs.append, costs.probe, costs.scan, 1 << 40)
+    return binary_splits(sets, weights_of(case.model.costs), 1 << 40)
 
 
 def test_members_as_rows_are_the_joins_of_the_tree_that_splits_describe() -> None:
@@ -327,13 +335,114 @@ def test_members_as_rows_are_the_joins_of_the_tree_that_splits_describe() -> Non
         assert close(case.reference.cpu(joins), case.reference.least_binary(case.leaves))
 
 
+def a_plan(case: Case, family: NDArray[np.int64]) -> Plan:
+    """The plan with these members at hand."""
+    ints_ = np.zeros((4, case.n + 2), np.int64)
+    ints_[0, : family.size] = family
+    return Plan(ints_[0], np.zeros(case.n + 2), ints_[1], ints_[2], ints_[3], np.zeros(case.n + 2), scratch_for(EXACT_INPUTS))
+
+
+def a_pool(case: Case, room: int = 400) -> Pool:
+    return Pool(room_for(room), np.zeros((room, case.n), np.int64), np.zeros(room, np.bool_), np.zeros(2, np.int64))
+
+
+def a_family(rng: random.Random, case: Case) -> NDArray[np.int64]:
+    """The members of a random plan, by falling size."""
+    family = ints(case.numbered(sum(blocks)) for blocks in a_tree(rng, case.reference, case.component, 4))
+    by_falling_size(case.sets, family, family.size)
+    return family
+
+
+def test_without_and_joined_first_and_with_change_say_what_a_step_changes() -> None:
+    """The figures of the plan after the step, summed anew, less those before it."""
+    steps = 0
+    for rng, case in cases(150, 4, 9, salt=37):
+        family = a_family(rng, case)
+        plan, members = a_plan(case, family), family.size
+        plan_figures(case.sets, case.prices, family, members, plan, plan.cost)
+
+        def assert_step(change: tuple[float, float], removed: int, added: int, case: Case = case, plan: Plan = plan, members: int = members) -> None:
+            kept = with_change(case.sets, plan, members, removed, added)
+            wanted = {*plan.family[:members].tolist(), added} - {removed, 0}
+            assert set(plan.trial[:kept].tolist()) == wanted and len(wanted) == kept
+            sizes = [mask.bit_count() for mask in plan.trial[:kept].tolist()]
+            assert sizes == sorted(sizes, reverse=True)
+            e_before, m_before = plan_figures(case.sets, case.prices, plan.family, members, plan, plan.cost)
+            e_after, m_after = plan_figures(case.sets, case.prices, plan.trial, kept, plan, plan.trial_cost)
+            assert math.isclose(e_before + change[0], e_after, rel_tol=1e-9, abs_tol=1e-12 * (case.base + abs(e_before)))
+            assert math.isclose(m_before + change[1], m_after, rel_tol=1e-9, abs_tol=1e-9 * m_before)
+
+        for f in range(1, members):
+            assert_step(without(case.sets, case.prices, plan, members, f), int(family[f]), 0)
+            steps += 1
+        for f in range(members):
+            inputs = inputs_of(case.sets, plan.family, members, int(family[f]), 0, plan.blocks)
+            for i in range(inputs if inputs > 2 else 0):
+                for j in range(i + 1, inputs):
+                    one, other = int(case.sets.mask[plan.blocks[i]]), int(case.sets.mask[plan.blocks[j]])
+                    if case.sets.around[plan.blocks[i]] & other:
+                        assert_step(joined_first(case.sets, case.prices, plan, f, inputs, (i, j)), 0, one | other)
+                        steps += 1
+    assert steps > 300
+
+
+def test_step_ratio_is_cpu_for_bytes() -> None:
+    assert step_ratio(6.0, -2.0) == 3.0 and step_ratio(-6.0, 2.0) == -3.0
+    assert step_ratio(0.0, 0.0) == -math.inf and step_ratio(1.0, 0.0) == math.inf
+
+
+def plans_in(pool: Pool) -> list[list[int]]:
+    """The members of every plan of the staircase."""
+    return [[mask for mask in pool.families[row].tolist() if mask] for row in pool.steps.row[: pool.counts[COUNT]].tolist()]
+
+
+def test_take_and_next_to_expand_keep_the_plans_that_nothing_beats_and_give_each_once() -> None:
+    for rng, case in cases(40, 4, 8, salt=38):
+        pool = a_pool(case)
+        offered = []
+        for _ in range(12):
+            family = a_family(rng, case)
+            plan = a_plan(case, family)
+            e, m = plan_figures(case.sets, case.prices, family, family.size, plan, plan.cost)
+            take(pool, family, family.size, e, m)
+            offered.append((e, m, family.size))
+        best = sorted({point for point in offered if not any(beats(other, point) for other in offered if other != point)})
+        steps = pool.steps
+        count = int(pool.counts[COUNT])
+        assert list(zip(steps.e[:count], steps.m[:count], steps.o[:count], strict=True)) == best
+        met, family = [], np.zeros(case.n + 2, np.int64)
+        while members := next_to_expand(pool, family):
+            met.append(family[:members].tolist())
+        assert met == plans_in(pool) and pool.counts[USED] >= count
+
+
+@pytest.mark.parametrize("phase", [REMOVING, ADDING, SPREADING])
+def test_try_neighbours_and_descend_leave_plans_that_nothing_they_met_beats(phase: int) -> None:
+    for rng, case in cases(30, 4, 8, salt=39):
+        family = a_family(rng, case)
+        plan, pool = a_plan(case, family), a_pool(case)
+        chosen = try_neighbours(case.sets, case.prices, pool, plan, family.size, phase)
+        members = set(family.tolist())
+        assert (chosen == 0 or phase != SPREADING) and (chosen in members) == (phase == REMOVING and chosen != 0)
+        for other in plans_in(pool):
+            # The plan itself or one step from it, in the direction asked for.
+            gone, new = members - set(other), set(other) - members
+            assert len(gone) + len(new) <= 1 and not (phase == REMOVING and new) and not (phase == ADDING and gone)
+        if phase != SPREADING:
+            further = a_pool(case)
+            descend(case.sets, case.prices, further, a_plan(case, family), family.size, phase)
+            steps, count = further.steps, int(further.counts[COUNT])
+            for k in range(int(pool.counts[COUNT])):
+                assert dominated(steps.e, steps.m, steps.o, count, pool.steps.e[k], pool.steps.m[k], int(pool.steps.o[k]))
+
+
 def test_plan_figures_are_the_cpu_and_the_bytes_of_the_plan() -> None:
     for rng, case in cases(300, 2, WIDEST, salt=35):
         joins = a_tree(rng, case.reference, case.component, EXACT_INPUTS)
         family = ints(case.numbered(sum(blocks)) for blocks in joins)
         by_falling_size(case.sets, family, family.size)
-        room = np.empty(case.n + 1, np.int64)
-        e, m = plan_figures(case.sets, case.prices, family, family.size, room, *scratch(EXACT_INPUTS))
+        plan = a_plan(case, family)
+        e, m = plan_figures(case.sets, case.prices, family, family.size, plan, plan.cost)
         assert math.isclose(case.base + e, case.reference.cpu(joins), rel_tol=1e-9)
         held = case.reference.inner_bytes(joins, case.component)
         assert math.isclose(m, held, rel_tol=1e-9, abs_tol=case.n * case.prices.grain_bytes)
@@ -366,17 +475,46 @@ def beats(one: tuple[float, float, int], other: tuple[float, float, int]) -> boo
 def test_dominated_and_insert_keep_the_points_that_no_other_beats() -> None:
     rng = random.Random(3)
     for _ in range(300):
-        room = 40
-        es, ms, os, rows = np.empty(room), np.empty(room), np.empty(room, np.int64), np.empty(room, np.int64)
+        es, ms, os, rows = steps = room_for(40)
         count, kept = 0, list[tuple[float, float, int, int]]()
         for row in range(30):
             point = (float(rng.randint(0, 12)), float(rng.randint(0, 12)), rng.randint(1, 3))
             beaten = any(beats(other[:3], point) for other in kept)
             assert dominated(es, ms, os, count, *point) == beaten
             if not beaten:
-                count = insert(es, ms, os, rows, count, *point, row)
+                assert not is_full(steps, count, *point[:2])
+                count = insert(steps, count, *point, row)
                 kept = sorted([other for other in kept if not beats(point, other[:3])] + [(*point, row)])
             assert list(zip(es[:count], ms[:count], os[:count], rows[:count], strict=True)) == kept
+
+
+def test_is_full_and_insert_never_lose_the_cheapest_step_for_want_of_room() -> None:
+    rng = random.Random(4)
+    cut = 0
+    for _ in range(300):
+        steps, count, kept = room_for(5), 0, list[tuple[float, float]]()
+        for row in range(30):
+            e, m = float(rng.randint(0, 20)), float(rng.randint(0, 20))
+            if dominated(steps.e, steps.m, steps.o, count, e, m, 0):
+                continue
+            left = [(a, b) for a, b in kept if not (e <= a and m <= b)]
+            full = len(left) == 5
+            assert is_full(steps, count, e, m) == full
+            cut += full
+            if full:
+                left.remove(next((step for step in left if step[0] > e), left[-1]))
+            kept = sorted([*left, (e, m)])
+            least = steps.e[0] if count else math.inf
+            count = insert(steps, count, e, m, 0, row)
+            assert list(zip(steps.e[:count], steps.m[:count], strict=True)) == kept and steps.e[0] <= least
+    assert cut > 50
+
+
+def test_cheaper_counts_the_steps_that_cost_less_and_room_for_and_scratch_for_make_as_much_room_as_asked_for() -> None:
+    assert [cheaper(np.array([1.0, 2.0, 4.0, 0.0]), 3, e) for e in (0.0, 2.0, 3.0, 9.0)] == [0, 1, 2, 3]
+    assert [part.size for part in room_for(7)] == [7, 7, 7, 7]
+    scratch = scratch_for(3)
+    assert not scratch.unions.any() and scratch.unions.size == 24 and scratch.to_go.size == 8 and (scratch.unlimited == np.inf).all()
 
 
 # Plans to start from

@@ -12,25 +12,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.request import Costs
-from solvers.jtree.compiled.sets import (
+from solvers.jtree.compiled.compiling import Floats, Ints
+from solvers.jtree.compiled.sets import MAX_BITS, Sets, find, hash_table, list_connected, lowest, next_set, place_of, popcount
+from solvers.jtree.compiled.tables import (
     LARGEST,
-    MAX_BITS,
     MOST_TABLED,
-    Floats,
-    Ints,
-    Sets,
+    Listed,
+    Observed,
+    Streams,
+    by_streams,
     connected_sets,
     dear_first,
     figures,
-    find,
     first_observed,
-    hash_table,
-    list_connected,
-    lowest,
-    popcount,
+    observed_size,
+    predicates_of,
+    standing_in,
     tables,
     times,
 )
+from solvers.model.connected import connected_sets as plain_connected_sets
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
 from tests.graphs import SHAPES, edges_of, random_graph
@@ -87,6 +88,21 @@ def test_list_connected_has_every_connected_set_once(shape: str) -> None:
         assert counts == sorted(counts) and masks[:n].tolist() == [1 << i for i in range(n)]
         for mask, stream in zip(masks.tolist(), last.tolist(), strict=True):
             assert mask >> stream & 1 and (mask == 1 << stream or mask & ~(1 << stream) in wanted)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_next_set_meets_the_connected_sets_in_the_order_of_the_plain_list(shape: str) -> None:
+    """Each from one stream: a set before those that grow from it, where the plain one has it after."""
+    for n in range(1, 10):
+        near = neighbours_of(n, edges_of(random.Random(n), n, shape))
+        for start in range(n):
+            stack = np.empty((2 * n + 2, 3), np.int64)
+            stack[0] = 1 << start, near[start], (1 << (start + 1)) - 1
+            top, found = 1, list[int]()
+            while top:
+                found.append(int(stack[top - 1, 0]))
+                top = next_set(stack, top, ints(near))
+            assert sorted(found) == sorted(plain_connected_sets(near, 1 << start, (1 << n) - (1 << start)))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -168,7 +184,7 @@ def assert_tables(sets: Sets, reference: Reference, streams: list[int]) -> None:
         assert named(int(sets.equal_around[s])) & ~mask == reference.equal_around(mask)
 
 
-def test_figures_of_every_set_are_the_contracts() -> None:
+def test_figures_and_by_streams_and_predicates_of_and_standing_in_and_observed_size_are_the_contracts() -> None:
     for _, case in cases(60, 2, 14, salt=3):
         reference, streams = case.reference, positions(case.component)
         place = {stream: k for k, stream in enumerate(streams)}
@@ -176,27 +192,28 @@ def test_figures_of_every_set_are_the_contracts() -> None:
         def numbered(mask: int, place: dict[int, int] = place) -> int:
             return sum(1 << place[i] for i in positions(mask))
 
-        near, equal = (ints(numbered(masks[i]) for i in streams) for masks in (reference.near, reference.equal))
+        tuples, ends, selectivities, observed, measured = arrays_of(case.model, case.component)
+        predicates, near, equal = predicates_of(np.arange(case.n), ends, selectivities)
+        for k, stream in enumerate(streams):
+            assert near[k] == numbered(reference.near[stream]) and equal[k] == numbered(reference.equal[stream])
+            own = predicates.edges_of[predicates.first_edge[k] : predicates.first_edge[k + 1]].tolist()
+            assert own == [e for e, mask in enumerate(predicates.masks.tolist()) if mask >> k & 1]
+        n = case.n
+        own_figures = Streams(tuples[:n], tuples[n : 2 * n], tuples[2 * n : 3 * n], near, equal)
         masks, last = list_connected(near, 1 << 20)
-        inside = [(numbered(ends), selectivity) for ends, _, selectivity in reference.predicates if ends & ~case.component == 0]
-        incident = [[e for e, (ends, _) in enumerate(inside) if ends >> k & 1] for k in range(case.n)]
-        observed = [(numbered(mask), selectivity) for mask, selectivity in reference.observed if mask & ~case.component == 0]
-        found = figures(
-            masks,
-            last,
-            *hash_table(masks, case.n),
-            np.array([reference.tuples[i] for i in streams]),
-            np.array([1.0 / reference.seconds[i] for i in streams]),
-            np.array([reference.bytes[i] for i in streams]),
-            near,
-            equal,
-            ints(ends for ends, _ in inside),
-            np.array([selectivity for _, selectivity in inside]),
-            ints(e for own in incident for e in own),
-            ints(np.cumsum([0, *map(len, incident)]).tolist()),
-            ints(mask for mask, _ in observed),
-            np.array([selectivity for _, selectivity in observed]),
-        )
+        listed = Listed(masks, last, *hash_table(masks, n))
+        found = figures(own_figures, predicates, Observed(observed, measured), listed)
+        mantissas, exponents, *others = by_streams(own_figures, predicates, listed)
+        assert all(np.array_equal(one, other) for one, other in zip(others, found[1:], strict=True))
+        chosen = np.empty(n, np.int64)
+        for s, kernel in enumerate(masks.tolist()):
+            count = standing_in(observed, np.empty(0, np.int32), kernel, chosen)
+            inside = observed[chosen[:count]].tolist()
+            assert [numbered(mask) for mask, _ in case.model.graph.stand_ins(sum(1 << streams[k] for k in positions(kernel)))] == inside
+            m, e = mantissas[s], exponents[s]
+            if count:
+                m, e = observed_size(own_figures, predicates, Observed(observed, measured), kernel, chosen, count)
+            assert close(found[0][s], min(math.ldexp(m, e), LARGEST))
         for kernel, size, pace, bytes_, around, equal_around in zip(masks.tolist(), *found, strict=True):
             mask = sum(1 << streams[k] for k in positions(kernel))
             assert close(size, reference.size(mask)) and close(pace, reference.per_second(mask)) and close(bytes_, reference.tuple_bytes(mask))
@@ -211,6 +228,12 @@ def test_tables_hold_the_contracts_figures_in_whatever_order_streams_are_numbere
             sets = connected_sets(case.model, case.component, order=order)
             assert sets is not None
             assert_tables(sets, case.reference, [streams[k] for k in sets.order.tolist()])
+
+
+def test_place_of_a_set_is_where_it_stands_in_the_table() -> None:
+    for _, case in cases(20, 2, 10, salt=4):
+        for s, mask in enumerate(case.sets.mask.tolist()):
+            assert place_of(case.sets, mask) == s
 
 
 def test_figures_beyond_a_double_stop_at_the_largest() -> None:

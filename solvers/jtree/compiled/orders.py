@@ -1,0 +1,316 @@
+"""The best probe orders of a join, and what it costs with them, compiled; `solvers.model.probe_order` defines them, plain.
+
+Problem: of every input of a join the order in which it visits the others. Method: what it costs to go on from a set of visited blocks does not
+depend on the input that began, up to its 1/T, so one backward pass over the connected unions of blocks orders all inputs at once.
+Guarantee: exact, but for `greedy_excess`. Complexity: O(unions · m) for m blocks, greedily O(m³).
+
+The pass stands here three times, because what is a union differs, and with it the time:
+
+* `mjoin_excess`: up to DENSE_INPUTS blocks of any kind, unions by number in a small table, only those that pipelines can afford. The search for
+  staircases spends most of its time here;
+* `wide_mjoin_excess`: more blocks, over the table of connected sets: no room for 2^m unions;
+* `backward_pass`: the plain mjoin of a whole component, whose unions are the connected sets themselves: no sets to pass over.
+
+`plain_mjoins` goes forward instead and so prices the plain mjoins of all sets in one pass; one backward pass each would be O(sets²).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solvers.jtree.compiled.compiling import Floats, Ints, compiled, released
+from solvers.jtree.compiled.cost import Prices, binary_excess, keeping_in_mjoin, rounded, scanning
+from solvers.jtree.compiled.sets import Sets, find, lowest, place_of
+from solvers.jtree.compiled.tables import connected_sets
+from solvers.jtree.table_sizes import HASTY_SETS
+from solvers.model.cost import CostModel
+from solvers.model.probe_order import TIED
+
+__all__ = [
+    "DENSE_INPUTS",
+    "EXACT_INPUTS",
+    "Scratch",
+    "best_mjoin_orders",
+    "follow",
+    "greedy_excess",
+    "join_excess",
+    "mjoin_excess",
+    "plain_mjoins",
+    "scratch_for",
+    "wide_mjoin_excess",
+]
+
+DENSE_INPUTS = 13  # up to here all unions of blocks fit a small table; beyond, the table of connected sets is walked
+EXACT_INPUTS = 8  # of a join of a plan to start from: 256 unions, microseconds
+
+
+class Scratch(NamedTuple):
+    """Room for the backward pass over unions of m blocks, made once for many joins."""
+
+    unions: Ints
+    """3·2^m, all zeros between calls: per union its place in the table and 1, the unions by number of blocks, per union the blocks next to it."""
+    to_go: Floats
+    """2^m"""
+    unlimited: Floats
+    """Infinities, for pipelines that can afford any partial result."""
+
+
+@released
+def scratch_for(m: int) -> Scratch:
+    return Scratch(np.zeros(3 << m, np.int64), np.empty(1 << m), np.full(m, np.inf))
+
+
+@released
+def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, largest: Floats, scratch: Scratch) -> float:
+    """The excess of an mjoin of blocks (places in the table) with the best probe orders, by a backward pass over their connected unions.
+
+    `largest`: for every block the largest partial result that its pipeline can afford. Unions that are too large for all of their blocks are
+    not looked at: where a pipeline cannot afford its best order, the answer is above that of the best orders, by how much is not known.
+    Afterwards `scratch.to_go` holds for every union of blocks what it costs to go on from it.
+    """
+    masks, sizes, paces, around, equal_around = sets.mask, sets.size, sets.pace, sets.around, sets.equal_around
+    keys, places, multiplier, shift = sets.keys, sets.places, sets.multiplier, sets.shift
+    made, scan = prices.made, prices.weights.scan
+    unions, to_go = scratch.unions, scratch.to_go
+    full = (1 << m) - 1
+    listed, beside = full + 1, 2 * (full + 1)
+    cost = 0.0
+    scans = False  # whether any probe may have to, at a cost: where equalities join all blocks, none does
+    for k in range(m):
+        cost += keeping_in_mjoin(sets, prices, blocks[k], whole)
+        to_go[1 << k] = largest[k]  # on the way up, what a union may hold; on the way down, what it costs to go on from it
+        unions[1 << k] = blocks[k] + 1
+        unions[listed + k] = 1 << k
+        near = 0
+        for j in range(m):
+            if around[blocks[k]] & masks[blocks[j]]:
+                near |= 1 << j
+                scans |= (scan != 0.0) & (equal_around[blocks[k]] & masks[blocks[j]] == 0)
+        unions[beside + (1 << k)] = near
+    count, taken = m, 0
+    while taken < count:
+        u = unions[listed + taken]
+        taken += 1
+        mask = masks[unions[u] - 1]
+        left = unions[beside + u] & ~u
+        while left:
+            k = lowest(left)
+            left &= left - 1
+            grown = u | (1 << k)
+            if unions[grown] == 0:
+                union = find(keys, places, multiplier, shift, mask | masks[blocks[k]])
+                # Another way up to this union, through blocks that can afford more of it, comes to the same: all its blocks count.
+                most = max(to_go[u], largest[k])
+                if sizes[union] > most and grown != full:
+                    continue
+                to_go[grown] = most
+                unions[grown] = union + 1
+                unions[beside + grown] = unions[beside + u] | unions[beside + (1 << k)]
+                unions[listed + count] = grown
+                count += 1
+    to_go[full] = 0.0
+    for place in range(count - 1, -1, -1):
+        u = unions[listed + place]
+        if u == full:
+            continue
+        here = unions[u] - 1
+        best = np.inf
+        left = unions[beside + u] & ~u
+        while left:
+            k = lowest(left)
+            left &= left - 1
+            if unions[u | (1 << k)] == 0:
+                continue
+            step = to_go[u | (1 << k)]
+            if scans and equal_around[here] & masks[blocks[k]] == 0:
+                step += scan * (sizes[here] * sizes[blocks[k]])
+            best = min(best, step)
+        to_go[u] = best + made * sizes[here] if u & (u - 1) else best
+    for place in range(count):
+        u = unions[listed + place]
+        unions[u], unions[beside + u], unions[listed + place] = 0, 0, 0
+    for k in range(m):
+        cost += paces[blocks[k]] * to_go[1 << k]
+    return cost
+
+
+@released
+def wide_mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, to_go: Floats) -> float:
+    """As `mjoin_excess`, for many blocks: a backward pass over the connected sets that are unions of them. `to_go` is scratch per set."""
+    cost = 0.0
+    for k in range(m):
+        cost += keeping_in_mjoin(sets, prices, blocks[k], whole)
+    last = place_of(sets, whole)
+    to_go[last] = 0.0
+    for s in range(last - 1, -1, -1):
+        mask = sets.mask[s]
+        if mask & ~whole:
+            continue
+        width = 0
+        cut = False
+        for k in range(m):
+            part = mask & sets.mask[blocks[k]]
+            if part:
+                width += 1
+                cut |= part != sets.mask[blocks[k]]
+        if cut:
+            continue
+        best = np.inf
+        for k in range(m):
+            if sets.mask[blocks[k]] & sets.around[s]:
+                above = place_of(sets, mask | sets.mask[blocks[k]])
+                best = min(best, to_go[above] + scanning(sets, prices, s, blocks[k]))
+        to_go[s] = best + prices.made * sets.size[s] if width > 1 else best
+    for k in range(m):
+        cost += sets.pace[blocks[k]] * to_go[blocks[k]]
+    return cost
+
+
+@released
+def follow(sets: Sets, prices: Prices, blocks: Ints, m: int, to_go: Floats, dense: bool) -> Ints:
+    """The best probe orders, a row per input, from a backward pass's costs to go (by union, or by set); of equals lower inputs first."""
+    orders = np.zeros((m, m - 1), np.int64)
+    for start in range(m):
+        u = 1 << start
+        here = blocks[start]
+        step = 0
+        while step < m - 1:
+            best, chosen, reached = np.inf, -1, -1
+            for k in range(m):
+                if u >> k & 1 or sets.mask[blocks[k]] & sets.around[here] == 0:
+                    continue
+                made = place_of(sets, sets.mask[here] | sets.mask[blocks[k]])
+                cost = scanning(sets, prices, here, blocks[k]) + (to_go[u | (1 << k)] if dense else to_go[made])
+                if cost < best * TIED or chosen < 0:
+                    best, chosen, reached = cost, k, made
+            orders[start, step] = chosen
+            u |= 1 << chosen
+            here = reached
+            step += 1
+    return orders
+
+
+@released
+def greedy_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int) -> float:
+    """The same with greedy probe orders: next is the block whose step costs least."""
+    cost = 0.0
+    for k in range(m):
+        cost += keeping_in_mjoin(sets, prices, blocks[k], whole)
+        here = blocks[k]
+        total = 0.0
+        while sets.mask[here] != whole:
+            best, following = np.inf, -1
+            for j in range(m):
+                target = blocks[j]
+                if sets.mask[target] & sets.mask[here] == 0 and sets.mask[target] & sets.around[here]:
+                    made = place_of(sets, sets.mask[here] | sets.mask[target])
+                    step = scanning(sets, prices, here, target)
+                    if sets.mask[made] != whole:
+                        step += prices.made * sets.size[made]
+                    if step < best or following < 0:
+                        best, following = step, made
+            total += best
+            here = following
+        cost += sets.pace[blocks[k]] * total
+    return cost
+
+
+@released
+def join_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, scratch: Scratch) -> float:
+    """The excess of one join: exact up to EXACT_INPUTS inputs, beyond with greedy orders."""
+    if m == 2:
+        return binary_excess(sets, prices, blocks[0], blocks[1])
+    if m <= EXACT_INPUTS:
+        return rounded(mjoin_excess(sets, prices, blocks, m, whole, scratch.unlimited, scratch), prices.grain)
+    return rounded(greedy_excess(sets, prices, blocks, m, whole), prices.grain)
+
+
+@released
+def plain_mjoins(sets: Sets, prices: Prices, stop: Ints) -> Floats:
+    """For every set the excess of its plain mjoin, from one forward pass over ways[set, first stream]."""
+    total, n = sets.mask.size, sets.n
+    masks, sizes, paces = sets.mask, sets.size, sets.pace
+    keys, places, multiplier, shift = sets.keys, sets.places, sets.multiplier, sets.shift
+    ways = np.full((total, n), np.inf)
+    excess = np.zeros(total)
+    scans = prices.weights.scan != 0.0
+    equal, indexed, plain = np.empty(n, np.int64), np.empty(n), np.empty(n)
+    for i in range(n):
+        ways[i, i] = 0.0
+        equal[i] = sets.equal_around[i] & ~(1 << i)
+        indexed[i], plain[i] = keeping_in_mjoin(sets, prices, i, equal[i]), keeping_in_mjoin(sets, prices, i, 0)
+    for s in range(n, total):
+        if s & 1023 == 0 and stop[0]:
+            break
+        mask = masks[s]
+        inside = mask
+        made = prices.made * sizes[s]
+        while inside:
+            x = lowest(inside)
+            inside &= inside - 1
+            rest = find(keys, places, multiplier, shift, mask & ~(1 << x))
+            if rest < 0:
+                continue
+            step = scanning(sets, prices, rest, x) if scans else 0.0
+            for i in range(n):
+                ways[s, i] = min(ways[s, i], ways[rest, i] + step)
+        inside = mask
+        while inside:
+            i = lowest(inside)
+            inside &= inside - 1
+            excess[s] += paces[i] * ways[s, i] + (indexed[i] if equal[i] & mask else plain[i])
+        excess[s] = rounded(excess[s], prices.grain)
+        for i in range(n):
+            ways[s, i] += made
+    return excess
+
+
+@compiled
+def backward_pass(sets: Sets, join: float, probe: float, scan: float) -> NDArray[np.int8]:
+    """For every connected set the stream to visit next on the cheapest way to all streams; of equals the lowest."""
+    total = sets.mask.size
+    to_go = np.zeros(total)
+    following = np.full(total, -1, np.int8)
+    for s in range(total - 2, -1, -1):
+        mask, best = sets.mask[s], np.inf
+        open_ = sets.around[s]
+        while open_:
+            x = lowest(open_)
+            open_ &= open_ - 1
+            weight = probe if sets.equal_around[s] >> x & 1 else probe + scan * sets.size[x]
+            made = find(sets.keys, sets.places, sets.multiplier, sets.shift, mask | (1 << x))
+            cost = to_go[made]
+            if join:
+                cost += join * sets.size[made]
+            if weight:
+                cost += weight * sets.size[s]
+            if cost < best * TIED or following[s] < 0:
+                following[s] = x
+            best = min(best, cost)
+        to_go[s] = best
+    return following
+
+
+def best_mjoin_orders(model: CostModel, component: int) -> tuple[tuple[int, ...], ...] | None:
+    """The best probe order of every stream of a connected component in its plain mjoin, as positions among its streams.
+
+    Exact; of equal orders the one that visits lower positions first. None where the component is too large for a table.
+    """
+    sets = connected_sets(model, component, HASTY_SETS)
+    if sets is None:
+        return None
+    costs = model.costs
+    following = backward_pass(sets, costs.join, costs.probe, costs.scan)
+    orders = []
+    for start in range(sets.n):
+        visited = 1 << start
+        order: list[int] = []
+        while len(order) < sets.n - 1:
+            target = int(following[find(sets.keys, sets.places, sets.multiplier, sets.shift, visited)])
+            order.append(target)
+            visited |= 1 << target
+        orders.append(tuple(order))
+    return tuple(orders)

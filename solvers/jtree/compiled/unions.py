@@ -1,0 +1,215 @@
+"""Joins of a handful of blocks, compiled: figures of every union of them, what one join costs, and its probe orders.
+
+Problem: what a join of blocks B_1..B_m (disjoint sets of streams, each joined below already) costs. Method: sizes of unions are products of the
+blocks' own; probe orders by one backward pass over all unions, or greedily where those are too many. Guarantee: exact up to 2^m unions, `greedy`
+none. Complexity: O(2^m · m) and O(m³).
+
+`orders.mjoin_excess` does the same over a table of connected sets. It is not called here because a graph that needs regions has no such table: too
+many connected sets, or more streams than a mask has bits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled
+from solvers.jtree.compiled.cost import Weights, side, weighted
+from solvers.jtree.compiled.sets import lowest
+
+__all__ = ["Between", "OrderScratch", "Unions", "between", "greedy", "join_of_unions", "order_scratch", "size_of", "unions_of"]
+
+
+class Between(NamedTuple):
+    """Between every two blocks: the product of the selectivities, whether there is a predicate, and an equality."""
+
+    product: Floats
+    joined: Ints
+    equal: Ints
+
+
+class Unions(NamedTuple):
+    """For every union of blocks: size, Σ 1/T, the blocks it reaches by a predicate, by an equality, and whether it is connected."""
+
+    sizes: Floats
+    seconds: Floats
+    reach: Ints
+    hashes: Ints
+    connected: Flags
+
+
+class OrderScratch(NamedTuple):
+    """Room for the backward pass of a join, by set of visited inputs."""
+
+    union: Ints
+    to_go: Floats
+    following: Ints
+    """The input to visit next."""
+
+
+@compiled
+def order_scratch(m: int) -> OrderScratch:
+    return OrderScratch(np.zeros(1 << m, np.int64), np.zeros(1 << m), np.zeros(1 << m, np.int64))
+
+
+@compiled
+def between(owner: Ints, left: Ints, right: Ints, selectivity: Floats, equality: Ints, m: int) -> Between:
+    """Between every two blocks: the product of the selectivities, whether there is a predicate, and an equality."""
+    product = np.ones((m, m))
+    joined = np.zeros((m, m), np.int64)
+    equal = np.zeros((m, m), np.int64)
+    for e in range(left.shape[0]):
+        a, b = owner[left[e]], owner[right[e]]
+        if a >= 0 and b >= 0 and a != b:
+            product[a, b] *= selectivity[e]
+            product[b, a] = product[a, b]
+            joined[a, b] = joined[b, a] = 1
+            equal[a, b] |= equality[e]
+            equal[b, a] = equal[a, b]
+    return Between(product, joined, equal)
+
+
+@compiled
+def size_of(streams: Ints, inside: Flags, windows: Floats, left: Ints, right: Ints, selectivity: Floats) -> float:
+    """Π w · Π σ over the streams marked inside, on mantissas and exponents apart."""
+    mantissa, exponent = 1.0, 0
+    for i in streams:
+        mantissa, e = math.frexp(mantissa * windows[i])
+        exponent += e
+    for p in range(left.shape[0]):
+        if inside[left[p]] and inside[right[p]]:
+            mantissa, e = math.frexp(mantissa * selectivity[p])
+            exponent += e
+    if exponent > 1023:
+        return np.inf
+    return math.ldexp(mantissa, exponent) if exponent > -1100 else 0.0
+
+
+@compiled
+def unions_of(size: Floats, per_second: Floats, between: Between) -> Unions:
+    """The figures of every union, from those of the blocks."""
+    product, joined, equal = between
+    m = size.shape[0]
+    count = 1 << m
+    sizes, seconds = np.ones(count), np.zeros(count)
+    reach, hashes = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    connected = np.zeros(count, np.bool_)
+    for union in range(1, count):
+        low = lowest(union)
+        rest = union & (union - 1)
+        factor = size[low]
+        near = 0
+        near_equal = 0
+        for k in range(m):
+            if joined[low, k]:
+                near |= 1 << k
+                if rest >> k & 1:
+                    factor *= product[low, k]
+            if equal[low, k]:
+                near_equal |= 1 << k
+        made = factor if rest == 0 else sizes[rest] * factor
+        sizes[union] = made if made == made else np.inf
+        seconds[union] = seconds[rest] + per_second[low]
+        reach[union] = reach[rest] | near
+        hashes[union] = hashes[rest] | near_equal
+        # A connected set of two blocks or more has one without which it is still connected.
+        connected[union] = rest == 0
+        left = union if rest else 0
+        while left and not connected[union]:
+            other = union & ~(left & -left)
+            connected[union] = connected[other] and reach[other] & left & -left != 0
+            left &= left - 1
+    return Unions(sizes, seconds, reach, hashes, connected)
+
+
+@compiled
+def join_of_unions(parts: Ints, count: int, unions: Unions, weights: Weights, scratch: OrderScratch) -> float:
+    """The excess of one join over these unions of blocks, and its best orders in `scratch.following`."""
+    sizes, seconds, reach, hashes = unions.sizes, unions.seconds, unions.reach, unions.hashes
+    union, to_go, following = scratch
+    join, probe, scan = weights.join, weights.probe, weights.scan
+    if count == 2:
+        a, b = parts[0], parts[1]
+        rate_a, rate_b = sizes[a] * seconds[a], sizes[b] * seconds[b]
+        can_hash = hashes[a] & b != 0
+        following[1], following[2] = 1, 0
+        from_a = side(rate_b, rate_a, sizes[b], can_hash, weights) + weighted(probe, rate_a)
+        return from_a + (side(rate_a, rate_b, sizes[a], can_hash, weights) + weighted(probe, rate_b))
+    every = (1 << count) - 1
+    union[0] = 0
+    for visited in range(1, every + 1):
+        union[visited] = union[visited & (visited - 1)] | parts[lowest(visited)]
+    to_go[every] = 0.0
+    for visited in range(every - 1, 0, -1):
+        here = union[visited]
+        best, choice = np.inf, -1
+        for k in range(count):
+            if visited >> k & 1 or not reach[here] & parts[k]:
+                continue
+            after = visited | 1 << k
+            cost = weighted(probe, sizes[here]) + to_go[after]
+            if after != every:
+                cost += weighted(join, sizes[union[after]])
+            if not hashes[here] & parts[k]:
+                cost += weighted(scan, sizes[here] * sizes[parts[k]])
+            if cost < best:
+                best, choice = cost, k
+        to_go[visited], following[visited] = best, choice
+    total = 0.0
+    for k in range(count):
+        total += seconds[parts[k]] * to_go[1 << k]
+        # Whoever shares an equality with this input probes it by hash when its own turn comes.
+        indexed = hashes[parts[k]] & union[every] & ~parts[k] != 0
+        total += weighted(weights.indexed if indexed else weights.append, sizes[parts[k]] * seconds[parts[k]])
+    return total if total == total else np.inf
+
+
+@compiled
+def greedy(size: Floats, seconds: Floats, between: Between, weights: Weights) -> tuple[float, Ints]:
+    """A wide join's excess and orders: next is always the input whose step is cheapest, its results included."""
+    m = size.shape[0]
+    product, joined, equal = between
+    join, keep, append, probe, scan = weights
+    orders = np.zeros((m, m - 1), np.int64)
+    total = 0.0
+    growth = np.empty(m)
+    near, near_equal, visited = np.empty(m, np.bool_), np.empty(m, np.bool_), np.empty(m, np.bool_)
+    for start in range(m):
+        growth[:] = size
+        near[:] = False
+        near_equal[:] = False
+        visited[:] = False
+        here, now, cost = start, size[start], 0.0
+        for step in range(m):
+            visited[here] = True
+            if step == m - 1:
+                break
+            for k in range(m):
+                if joined[here, k]:
+                    near[k] = True
+                    growth[k] *= product[here, k]
+                    if equal[here, k]:
+                        near_equal[k] = True
+            anything = False
+            for k in range(m):
+                if near[k] and not visited[k]:
+                    anything = True
+            best, best_made, choice = np.inf, np.inf, -1
+            for k in range(m):
+                if visited[k] or (anything and not near[k]):
+                    continue
+                made = now * growth[k]
+                if made != made:
+                    made = np.inf
+                price = weighted(join, made) + (0.0 if near_equal[k] else weighted(scan, now * size[k]))
+                if choice < 0 or price < best or (price == best and made < best_made):
+                    best, best_made, choice = price, made, k
+            cost += weighted(probe, now) + (best if step < m - 2 else best - weighted(join, best_made))
+            orders[start, step] = choice
+            here, now = choice, best_made
+        total += seconds[start] * cost
+    for k in range(m):
+        total += weighted(keep if equal[k].any() else append, size[k] * seconds[k])
+    return (total if total == total else np.inf), orders

@@ -1,0 +1,112 @@
+"""The connected parts of one graph with their tables, and priced plans of the whole: what every exact question is asked of.
+
+Parts are searched on their own and summed up at the root (`components`). Compiled code compares excesses over what every plan pays; plans are priced
+here, and nothing within AT_A_CAP of a cap is dropped before that.
+"""
+
+from __future__ import annotations
+
+import math
+
+from models.request import Objective
+from solvers.common.deadline import Deadline
+from solvers.common.tolerances import AT_A_CAP
+from solvers.jtree.compiled.staircases import FRONTIER, LEAST_LOAD, Limits
+from solvers.jtree.component import component_of
+from solvers.jtree.components import join_components, sum_of_staircases
+from solvers.jtree.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
+from solvers.jtree.mjoin import mjoin_tree
+from solvers.jtree.search import Problem, staircase
+from solvers.jtree.table_sizes import HASTY_SETS, MAX_SETS
+from solvers.model.cost import CostModel
+from solvers.model.point import Caps, Point, point_of
+from solvers.model.tree import Join, Tree, joins, leaf_mask
+
+__all__ = ["Solver", "affordable_sets", "relaxed_bound"]
+
+PATIENT = 4.0  # seconds from which larger tables are worth their time
+
+
+def affordable_sets(deadline: Deadline) -> int:
+    """How many connected sets to make tables of: where time is short, no more than can be searched in it."""
+    return MAX_SETS if deadline.remaining() > PATIENT else HASTY_SETS
+
+
+def relaxed_bound(problem: Problem, deadline: Deadline) -> float | None:
+    """A bound of the objective that takes next to no time."""
+    if problem.objective is Objective.MIN_CPU:
+        return cpu_lower_bound(problem.model, deadline)
+    if problem.objective is Objective.MIN_MEMORY:
+        return memory_lower_bound(problem.model)
+    bound = headroom_upper_bound(problem.model, problem.caps, deadline)
+    return bound if math.isfinite(bound) else None
+
+
+class Solver:
+    """The parts of one graph with their tables, and answers about the whole."""
+
+    def __init__(self, model: CostModel, limit: int) -> None:
+        self.model, self.limit = model, limit
+        self.masks = model.graph.components
+        self.parts = [component_of(model, mask, limit) if mask & (mask - 1) else None for mask in self.masks]
+        self.fits = all(part is not None for mask, part in zip(self.masks, self.parts, strict=True) if mask & (mask - 1))
+        pays = [part.base for part in self.parts if part is not None]
+        pays_bytes = [model.leaves_bytes()]
+        if len(self.masks) > 1 and self.fits:
+            root = join_components(model, [mjoin_tree(model, mask)[0] for mask in self.masks])
+            assert isinstance(root, Join)
+            pays.append(model.price_join([leaf_mask(tree) for tree in root.inputs], root.orders).cpu)
+            pays_bytes += [model.state_bytes(mask) for mask in self.masks if mask & (mask - 1)]
+        self.pays, self.pays_bytes = math.fsum(pays), math.fsum(pays_bytes)
+
+    def limits(self, caps: Caps, goal: int) -> Limits:
+        return Limits(
+            goal,
+            caps.cpu * (1.0 + AT_A_CAP) - self.pays,
+            caps.memory_bytes * (1.0 + AT_A_CAP) - self.pays_bytes,
+            caps.cpu * (1.0 - AT_A_CAP) - self.pays,
+            caps.memory_bytes * (1.0 - AT_A_CAP) - self.pays_bytes,
+            caps.cpu,
+            caps.memory_bytes,
+            self.pays,
+            self.pays_bytes,
+        )
+
+    def points(self, caps: Caps, goal: int, deadline: Deadline) -> tuple[tuple[Point, ...], bool]:
+        """Priced plans by rising CPU, and whether the answer is complete.
+
+        Complete, they hold every point of the frontier within the caps (FRONTIER), or the best one by the goal. LEAST_LOAD takes the caps
+        as its yardstick alone. Not complete, they are the plans found so far, some perhaps beyond the caps.
+        """
+        several = sum(part is not None for part in self.parts) > 1
+        limits = self.limits(caps, goal)
+        if goal == LEAST_LOAD:
+            limits = limits._replace(cap_e=math.inf, cap_m=math.inf)
+        priced = self._alone if len(self.masks) > 1 else self._whole
+        parts: list[list[Point]] = []
+        complete = True
+        for mask, part in zip(self.masks, self.parts, strict=True):
+            if part is None:
+                parts.append([priced(mjoin_tree(self.model, mask)[0])])
+            else:
+                answer = part.search(limits._replace(goal=FRONTIER) if several else limits, deadline)
+                found, all_of_them = part.points(answer, priced, deadline)
+                parts.append(found)
+                complete = complete and answer.complete and all_of_them
+        if not all(parts):
+            return (), complete
+        return staircase(parts[0]) if len(parts) == 1 else sum_of_staircases(self.model, parts), complete
+
+    def tell_bound(self, problem: Problem, deadline: Deadline) -> None:
+        """Tell whoever listens a bound, where the search will take long enough for it to matter."""
+        if deadline.progress.listens and any(part is not None and not part.quick for part in self.parts):
+            deadline.progress.proven(relaxed_bound(problem, deadline))
+
+    def _whole(self, tree: Tree) -> Point:
+        return point_of(self.model, tree)
+
+    def _alone(self, tree: Tree) -> Point:
+        """A part's tree with the CPU of its own joins and the bytes of its inner states."""
+        nodes = list(joins(tree))
+        cpu = math.fsum(self.model.price_join([leaf_mask(child) for child in node.inputs], node.orders).cpu for node in nodes)
+        return Point(cpu, math.fsum(self.model.state_bytes(node.mask) for node in nodes[:-1]), tree)
