@@ -86,7 +86,7 @@ def made(frame: pl.DataFrame, columns: Sequence[str]) -> Index:
 
 def _entries(frame: pl.DataFrame, columns: Sequence[str]) -> Numbers:
     """Sorted, one per row whose key has no null."""
-    keys = frame.select(columns)
+    keys = frame[list(columns)]
     entries: Numbers = (keys.hash_rows(seed=0).to_numpy() & HASH) | np.arange(frame.height, dtype=np.uint64)
     if any(column.null_count() for column in keys):
         entries = entries[keys.select(pl.all_horizontal(pl.all().is_not_null())).to_series().to_numpy()]

@@ -174,7 +174,7 @@ class _Batch:
         payload = list(self.program.payload)
         if not self.program.joins:
             for part in self.state.new[self.program.streams[0].name]:
-                yield part.frame.select(payload)
+                yield part.frame[payload]
         for join in self.program.joins:
             kept = join.output in self.state.modules
             for k, route in enumerate(join.routes):
@@ -182,7 +182,7 @@ class _Batch:
                     if kept:
                         self.state.add(join.output, frame)
                     else:
-                        yield frame.select(payload)
+                        yield frame[payload]
             if kept:
                 self.state.close(join.output)
 

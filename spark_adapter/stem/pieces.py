@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import polars as pl
 
 from spark_adapter.stem.program import Module
@@ -33,7 +34,7 @@ MERGED_BYTES = 32 << 20  # a second of a batch; takes four times as much memory
 PIECE_BYTES = 32 << 20  # at most, so that fetching one takes some hundred megabytes
 LARGE_BYTES = PIECE_BYTES // 2  # from which on a piece is not merged again
 SPREAD = 4  # a window's fraction: rows that die further apart than this are parted into two pieces…
-WORTH_PARTING = 4096  # … where there are so many rows
+WORTH_PARTING = 32_768  # … where there are so many rows: every piece costs each probe a fixed time
 
 Interval = tuple[int, int]
 
@@ -97,7 +98,7 @@ def cut(rows: pl.DataFrame, module: Module) -> Iterator[tuple[int, pl.DataFrame]
     wanted = max(wanted, -(-int(rows.estimated_size()) // PIECE_BYTES))
     if wanted == 2:
         # Where they die over a long time, parted in the middle of that time: the first part then lives half as long.
-        middle = int(deaths.search_sorted(int(deaths[0]) + spread // 2))
+        middle = int(np.searchsorted(deaths.to_numpy(), int(deaths[0]) + spread // 2))
         starts = [0, middle] if 0 < middle < rows.height else [0]
     else:
         starts = [rows.height * k // wanted for k in range(wanted)]

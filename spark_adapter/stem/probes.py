@@ -93,7 +93,8 @@ def _stacked(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 def _checked(windows: Windows, left: pl.DataFrame, right: pl.DataFrame, condition: pl.Expr) -> Iterator[pl.DataFrame]:
     """Row by row the pairs that satisfy the condition, as joined rows."""
-    pairs = left.hstack(right.rename({name: f"{name}'" for name in windows.controls}))
+    right.columns = [f"{name}'" if name in windows.controls else name for name in right.columns]
+    pairs = left.hstack(right)
     yield from _merged(windows, pairs.lazy(), condition)
 
 
@@ -103,7 +104,7 @@ def _by_loop(windows: Windows, left: pl.DataFrame, parts: Sequence[Part], condit
         right = part.frame if part.new else windows.with_deaths(part.frame)
         if not windows.counted:
             # In the order of their deaths: those before are dead for all partial rows.
-            right = right[int(right["hi"].search_sorted(first)) :]
+            right = right[int(np.searchsorted(right["hi"].to_numpy(), first)) :]
         for start in range(0, right.height, SCAN_PAIRS):
             some = right[start : start + SCAN_PAIRS].rename({name: f"{name}'" for name in windows.controls}).lazy()
             block = max(1, SCAN_PAIRS // min(SCAN_PAIRS, right.height))

@@ -172,7 +172,7 @@ class State:
     def add(self, key: str, rows: pl.DataFrame, new: bool = True) -> None:
         """Rows of a module: new ones, or those of a subresult that was not kept before. `close` it when all have been added."""
         pending = self._pending.setdefault(key, [])
-        pending.append(rows.select("hi", "mx", "h", *self.modules[key].columns, *(self.windows.controls[3:] if new else ())))
+        pending.append(rows[["hi", "mx", "h", *self.modules[key].columns, *(self.windows.controls[3:] if new else ())]])
         if sum(frame.estimated_size() for frame in pending) >= PIECE_BYTES:
             self.close(key, new)
 
@@ -204,7 +204,7 @@ class State:
         self.store.put(META, value)
 
     def _save(self, module: Module, number: int, part: Part, watermark: int) -> None:
-        rows = part.frame.select("hi", "mx", "h", *module.columns)
+        rows = part.frame[["hi", "mx", "h", *module.columns]]
         dead = self.windows.first_alive(module, rows, watermark)
         if dead == 0:
             self.traffic.added += self._write(module, 0, number, part.name, rows, part.shelved)

@@ -104,9 +104,9 @@ class Windows:
     def first_alive(self, module: Module, rows: pl.DataFrame, watermark: int) -> int:
         """How many rows of a piece, which are in the order of their deaths, are dead."""
         if module.death == "hi":
-            return int(rows["hi"].search_sorted(watermark))
+            return int(np.searchsorted(rows["hi"].to_numpy(), watermark))
         name = module.death[:-1]
-        return int(rows[module.death].search_sorted(self.counts.get(name, 0) - self.lengths[name] + 1))
+        return int(np.searchsorted(rows[module.death].to_numpy(), self.counts.get(name, 0) - self.lengths[name] + 1))
 
     def alive(self, counted: Sequence[str], watermark: int) -> pl.Expr:
         """Rows that a later row may still need."""
