@@ -71,7 +71,7 @@ def streamed(client: httpx.Client, body: dict[str, Any], path: str = "/v1/plans"
 
 @pytest.fixture(scope="module")
 def keeping() -> Iterator[tuple[httpx.Client, Pool]]:
-    """A service with the real solvers that keeps its answers, with patience: what is asked is whether a solve stops, not how soon on a busy machine."""
+    """A service with the real solvers that keeps its answers, and has the patience of a busy machine: what is asked is whether a solve stops."""
     with running(Settings(workers=2, grace=30.0)) as service:
         yield service
 
