@@ -42,13 +42,13 @@ from solvers.caches.given import with_given_caches
 from solvers.common import words
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.common.errors import ShapeError, WatersmeetError
+from solvers.common.tolerances import ROUNDING
 from solvers.diff import diff
 from solvers.estimate import estimate
 from solvers.planner import plan
 
-__all__ = ["SAME", "check", "check_case", "failed", "price_again", "report"]
+__all__ = ["check", "check_case", "failed", "price_again", "report"]
 
-SAME = 1e-9  # relative: sums of the same terms in another order differ by less
 SEVERITY = {verdict: rank for rank, verdict in enumerate(Verdict)}
 PROOFS = {Proof.NONE: 0, Proof.BOUNDED: 1, Proof.OPTIMAL: 2}
 
@@ -117,7 +117,7 @@ def _compare(case: CheckCase, approved: Plan, now: Plan, tolerance: Tolerance, n
     losses = dict(_losses(case.plan, approved, now, tolerance))
     gains = list(_gains(case.plan, approved, now, tolerance))
     difference = diff(DiffRequest(before=approved, after=now))
-    same_cost = all(math.isclose(a, b, rel_tol=SAME) for a, b in _figures(approved, now))
+    same_cost = all(math.isclose(a, b, rel_tol=ROUNDING) for a, b in _figures(approved, now))
     if losses:
         verdict, reasons = Verdict.REGRESSED, [*losses.values(), *gains]
     elif gains:
@@ -188,11 +188,11 @@ def _gains(recorded: Plan, approved: Plan, now: Plan, tolerance: Tolerance) -> I
 
 
 def _above(value: float, reference: float, tolerance: float) -> bool:
-    return value > reference * (1.0 + max(tolerance, SAME))
+    return value > reference * (1.0 + max(tolerance, ROUNDING))
 
 
 def _below(value: float, reference: float, tolerance: float) -> bool:
-    return value < reference * (1.0 - max(tolerance, SAME))
+    return value < reference * (1.0 - max(tolerance, ROUNDING))
 
 
 def _share(before: float, after: float, tolerance: float) -> str:
@@ -224,7 +224,7 @@ def _model_notes(recorded: Plan, approved: Plan) -> list[str]:
         ("memory", recorded.cost.memory_bytes, approved.cost.memory_bytes, words.bytes_),
         ("results/s", recorded.cost.output_rate, approved.cost.output_rate, words.amount),
     )
-    moved = [f"{name} {shown(was)} → {shown(now)}" for name, was, now, shown in figures if not math.isclose(was, now, rel_tol=SAME)]
+    moved = [f"{name} {shown(was)} → {shown(now)}" for name, was, now, shown in figures if not math.isclose(was, now, rel_tol=ROUNDING)]
     return [f"the cost model of today prices the approved plan differently: {', '.join(moved)}"] if moved else []
 
 

@@ -24,9 +24,10 @@ from models.base import Model
 from models.check import Bar, CaseResult, CheckCase, CheckReport, CheckStatus, Tolerance, Verdict
 from models.plan import Change, Plan
 from models.request import PlanRequest
-from solvers.check import SAME, check_case, failed, report
+from solvers.check import check_case, failed, report
 from solvers.common.deadline import Deadline
 from solvers.common.errors import WatersmeetError
+from solvers.common.tolerances import ROUNDING
 
 __all__ = ["FORMATS", "Cases", "CheckInputError", "approve", "check_cases", "parse_tolerance", "read_cases", "step_summary"]
 
@@ -207,7 +208,7 @@ def _about(result: CaseResult) -> list[str]:
 
 
 def _worth_showing(change: Change) -> bool:
-    return change.ratio is None or not math.isclose(change.ratio, 1.0, rel_tol=SAME)
+    return change.ratio is None or not math.isclose(change.ratio, 1.0, rel_tol=ROUNDING)
 
 
 def as_text(answer: CheckReport, _: Cases) -> str:

@@ -1,4 +1,4 @@
-"""Whoever sits at a terminal while a search runs: sees how it goes on standard error, and stops it with Ctrl-C.
+"""A bar on the terminal while a search runs, on standard error; Ctrl-C stops the search.
 
 The bar is drawn by a thread of its own, so that it moves while native code runs, and only once a search has taken long enough to wonder about.
 """
@@ -21,7 +21,7 @@ from solvers.common import words
 
 __all__ = ["interruptible", "line", "shown"]
 
-DELAY = 0.3  # seconds: what ends before needs no bar
+DELAY = 0.3  # seconds before a bar is drawn: most searches have ended by then
 EVERY = 0.1  # seconds between two drawings
 WIDTH = 10  # characters of the bar itself
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"

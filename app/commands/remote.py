@@ -19,7 +19,7 @@ M = TypeVar("M", bound="BaseModel")
 
 
 def ask(url: str, path: str, body: BaseModel, answer: type[M], seconds: float, hear: Callable[[Incumbent], None] | None = None) -> M:
-    """The answer of a server instead of our own; `hear` is told how it goes on the way. It may be silent for so many seconds."""
+    """Ask a server instead of planning here. `hear` is called with every better plan on the way; the server may be silent for so many seconds."""
     import http.client
     import os
     import urllib.error

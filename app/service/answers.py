@@ -2,9 +2,9 @@
 
 A request's key is its canonical form (keys sorted, no spaces, numbers spelt alike) with its path and our version. Plans are
 deterministic, so the bytes kept under a key are those that solving again would give; an answer whose search was cut off, of
-which the worker tells, is not kept, because a quieter moment may give a better one. What is kept has a bound in bytes; the least
-recently used goes first. Requests with one key that are in flight at a time share one solve, which goes on while anybody waits; of
-those, whoever wants to hear how it goes does, if the one that began it did.
+which the worker tells, is not kept, because a quieter moment may give a better one. At most so many bytes are kept; the least
+recently used answer goes first. Requests with the same key that are in flight at the same time share one solve, which goes on while
+anybody waits for it. If the first of them asked for progress, any of the others may listen as well.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import version
 from typing import Any
+
+from cachetools import LRUCache
 
 from app.service.body import BodyError, decode_json
 from app.service.endpoints import Endpoint
@@ -24,7 +25,7 @@ from app.service.pool import Answer, Tell
 __all__ = ["Answers", "Key", "key_of"]
 
 Work = Callable[[Tell | None], Awaitable[Answer]]
-"""Solves; told how it goes is whoever is passed."""
+"""Solves a request and calls its argument with every better plan on the way; with None, nobody listens."""
 
 LARGEST_KEYED = 256 * 1024  # bytes: reading a body takes the event loop's time, 2 ms for this one
 MOST_SPELLINGS = 10_000  # bodies whose key is remembered, so that the same bytes are not read again: 2 MB
@@ -73,33 +74,34 @@ class _Flight:
             listener(self._newest)
 
 
+def _size(answer: Answer) -> int:
+    return len(answer.body) + OVERHEAD
+
+
 class Answers:
     """Kept answers of at most `most` bytes, and solves in flight."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept: OrderedDict[Key, Answer] = OrderedDict()
+        self._kept: LRUCache[Key, Answer] = LRUCache(most, _size)
         self._flights: dict[Key, _Flight] = {}
-        self._spellings: OrderedDict[bytes, Key] = OrderedDict()
-        self.bytes = 0
+        self._spellings: LRUCache[bytes, Key] = LRUCache(MOST_SPELLINGS)
+
+    @property
+    def bytes_kept(self) -> int:
         """Bytes that are kept."""
+        return int(self._kept.currsize)
 
     def key(self, endpoint: Endpoint, body: bytes) -> Key | None:
-        """`key_of`, at the cost of a hash for bytes that came before."""
+        """The same as `key_of`; bytes that came before are only hashed."""
         spelling = hashlib.sha256(endpoint.path.encode() + b"\n" + body).digest()
         key = self._spellings.get(spelling)
         if key is None and (key := key_of(endpoint, body)) is not None:
             self._spellings[spelling] = key
-            if len(self._spellings) > MOST_SPELLINGS:
-                self._spellings.popitem(last=False)
         return key
 
     def kept(self, key: Key) -> Answer | None:
         """The answer, where it is known."""
-        answer = self._kept.get(key)
-        if answer is not None:
-            self._kept.move_to_end(key)
-        return answer
+        return self._kept.get(key)
 
     @property
     def sharing(self) -> int:
@@ -111,7 +113,7 @@ class Answers:
         return key in self._flights
 
     def solve(self, key: Key, work: Work, tell: Tell | None = None) -> Coroutine[Any, Any, Answer]:
-        """The answer of `work`, or of the same work that is being done already. Cancelled, it is stopped with the last who waits.
+        """The answer of `work`, or of the same work that is being done already. The work stops when the last who waits for it is cancelled.
 
         It is in flight from this call on, so that of two who ask in the same moment the second is seen to share.
         """
@@ -143,16 +145,6 @@ class Answers:
         finally:
             if (flight := self._flights.get(key)) is not None and flight.task is mine:
                 del self._flights[key]
-        if answer.status == 200 and answer.complete:
-            self._keep(key, answer)
+        if answer.status == 200 and answer.complete and _size(answer) <= self._kept.maxsize:
+            self._kept[key] = answer
         return answer
-
-    def _keep(self, key: Key, answer: Answer) -> None:
-        size = len(answer.body) + OVERHEAD
-        if size > self._most or key in self._kept:
-            return
-        self._kept[key] = answer
-        self.bytes += size
-        while self.bytes > self._most:
-            _, oldest = self._kept.popitem(last=False)
-            self.bytes -= len(oldest.body) + OVERHEAD

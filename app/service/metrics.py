@@ -29,7 +29,7 @@ class _Collector(Collector):
         pool = self._pool
         waiting = pool.waiting + self._answers.sharing
         yield GaugeMetricFamily("watersmeet_queue_length", "Requests waiting for a worker, or for the solve of another request.", waiting)
-        yield GaugeMetricFamily("watersmeet_kept_answers_bytes", "Bytes of answers kept for requests that come again.", self._answers.bytes)
+        yield GaugeMetricFamily("watersmeet_kept_answers_bytes", "Bytes of answers kept for requests that come again.", self._answers.bytes_kept)
         yield GaugeMetricFamily("watersmeet_busy_workers", "Workers that are solving.", pool.busy)
         yield GaugeMetricFamily("watersmeet_warm_workers", "Workers that are up and warm.", pool.warm)
         yield CounterMetricFamily("watersmeet_stopped_solves", "Solves that were told to stop because nobody waited.", pool.stopped)

@@ -1,8 +1,8 @@
 """Answers for solves that outlive their time limit: the best so far, from a second thread of the worker.
 
-Every search looks at its deadline, so this is the net below: OVERTIME seconds past the limit this thread makes a whole answer of the incumbent
-and sends it, while the solver is still at work. The solver is told when it looks at its deadline next, and gives up; then the worker is free.
-It is not interrupted where it is: compiled code that calls back into Python does not survive an exception there.
+Every search looks at its deadline, so this is for those that look too late: OVERTIME seconds past the limit this thread makes a whole answer
+of the best plan so far and sends it, while the solver is still at work. When the solver looks at its deadline next, it is told and gives
+up; then the worker is free. It is not interrupted where it is: compiled code that calls back into Python does not survive an exception there.
 Where native code does not let any other thread run, there is no answer from here: the kernel's timer ends the process and
 the pool asks another worker to answer at once.
 """
@@ -49,12 +49,12 @@ class Overtime:
             raise AbandonedError
 
     def send(self, data: bytes) -> None:
-        """Write what is no answer."""
+        """Write a frame that is no answer, such as progress."""
         with self._lock:
             self._write(data)
 
     def end(self, answer: bytes) -> None:
-        """Write the answer; where one has been sent already, that the worker is free."""
+        """Write the answer; where this thread has sent one already, write only that the worker is free."""
         with self._lock:
             task, self._task = self._task, None
             self._write(frame(ABANDONED) if task and task.answered else answer)

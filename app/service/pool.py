@@ -2,8 +2,8 @@
 
 Each worker is a fresh interpreter (never a fork of this one) that talks over its standard input and output; asyncio
 watches those pipes itself, so a task costs two writes and two reads and no thread. A worker that overstays its time
-(its own timer ends it) or dies is replaced; the request that had it is answered: where it was its time, by another worker, which
-answers at once what it can without a search. One that works for a client that has gone is told to stop, and replaced only if it does not.
+(its own timer ends it) or dies is replaced. Its request is still answered: if the worker ran out of time, another worker answers at once, as well as
+it can without a search. A worker whose client has gone is told to stop, and replaced only if it does not.
 Nobody waits without bound: places are counted before a body is read, and waiting for a worker has its own limit.
 """
 
@@ -30,7 +30,7 @@ from app.service.settings import Settings
 __all__ = ["Answer", "OverloadedError", "Pool", "Tell", "WorkerLostError"]
 
 Tell = Callable[[bytes], object]
-"""Hears of an incumbent, as JSON."""
+"""Called with every better plan on the way, as JSON."""
 
 RESTART_PAUSE = 1.0  # seconds between attempts to start a worker that does not start
 CLOSE_SECONDS = 1.0  # an idle worker ends at once when its input does; one that does not is killed
@@ -41,7 +41,7 @@ log = logging.getLogger("watersmeet.pool")
 
 
 class OverloadedError(Exception):
-    """No place, or no worker in time."""
+    """All places are taken, or no worker became free in time."""
 
 
 class WorkerLostError(Exception):
@@ -95,7 +95,7 @@ class _Worker:
         self.tasks.write(TASK.pack(endpoint, listens, at_once, len(name), len(body)) + name + body)
 
     def stop(self) -> None:
-        """Say that nobody waits for the answer."""
+        """Tell the worker that nobody waits for the answer any more."""
         self.tasks.write(STOP)
 
     async def reply(self, tell: Tell | None) -> tuple[Answer, bool]:
@@ -209,7 +209,7 @@ class Pool:
             raise
 
     async def _converse(self, worker: _Worker, request_id: str, tell: Tell | None, promise: asyncio.Future[Answer]) -> None:
-        """Hear a worker out until it is free or has ended; its first answer keeps the promise."""
+        """Read what a worker sends until it is free or has ended; its first answer is the result of the promise."""
         free = False
         try:
             while not free:

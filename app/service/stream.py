@@ -1,4 +1,4 @@
-"""Answers as they come: a stream of server-sent events for who asks for `text/event-stream`.
+"""Answers as a stream of server-sent events, for clients that ask for `text/event-stream`.
 
 `event: incumbent` for every better plan or bound, at most ten a second, the newest alone; `event: answer` with the bytes that a plain request
 would get; or `event: problem` for what goes wrong once the stream has begun. What goes wrong before is an ordinary problem with its status.
@@ -57,7 +57,7 @@ def _weight(text: str) -> float:
 
 
 class Newest:
-    """A place for one incumbent: a newer one takes it."""
+    """Holds the newest incumbent; an older one that was not read is dropped."""
 
     def __init__(self) -> None:
         self._incumbent: bytes | None = None
@@ -68,7 +68,7 @@ class Newest:
         self.there.set()
 
     async def told(self) -> None:
-        """Wait until there is one."""
+        """Wait until there is an incumbent."""
         await self.there.wait()
 
     def take(self) -> bytes:

@@ -39,7 +39,7 @@ __all__ = ["Function", "Reply", "Solver", "main", "respond"]
 
 Function = Callable[..., Model]
 Start = Callable[[Model, float], object]
-"""Is told the request and the solve's time limit before it begins."""
+"""Called with the request and its time limit before the solve begins."""
 
 log = logging.getLogger("watersmeet.worker")
 
@@ -217,7 +217,7 @@ class _Answers:
 
 
 def _take_over_pipes() -> tuple[_Tasks, _Answers]:
-    """The two pipes for ourselves: what a solver prints goes to standard error, and it reads nothing."""
+    """Keep standard input and output for frames: what a solver prints goes to standard error, and it finds no input."""
     tasks, answers = _Tasks(os.dup(0)), _Answers(os.dup(1))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from solvers.allocation.productivity import PlanPaths
+from solvers.common.tolerances import ROUNDING
 from solvers.cover.greedy import CoverPath, greedy_cover
 from solvers.model.graph import bits
 
@@ -179,7 +180,7 @@ def _barrier(holds: Any, paths: Any, cost: Any) -> list[float]:
     import numpy as np
 
     slack = 1.0 - float((paths @ (1.0 / holds.sum(axis=1))).max())
-    if slack <= 1e-9:
+    if slack <= ROUNDING:
         return [float(stay) for stay in 1.0 / holds.sum(axis=1)]
     shares = np.full(len(cost), 1.0 - slack / 2.0)
     weight = 1.0

@@ -35,6 +35,7 @@ from solvers.allocation.neighbours import neighbours
 from solvers.allocation.productivity import PlanPaths, paths_of_plan, results_of
 from solvers.common import words
 from solvers.common.deadline import Deadline
+from solvers.common.tolerances import ROUNDED, ROUNDED_DOWN
 from solvers.jtree.search import Found, Problem, structure_key
 from solvers.model.cost import CostModel, PricedTree
 from solvers.model.graph import JoinGraph, bits
@@ -50,7 +51,6 @@ STEPS_PER_SECOND, MAX_STEPS = 60, 300  # of them, by the request's time limit: t
 MAX_PLANS = 12  # of those found, the ones with the least CPU at full load; the bound may end it sooner
 WORTH_THINNING = 0.05  # of the CPU cap: if keeping the windows takes less, letting in fewer tuples cannot free much
 LEAST_RENEWAL = 0.2  # of full load, for subresults that no predicate speaks of
-TOLERANCE = 1e-9  # relative, on sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Relief:
 
 def _fresh(reached: Sequence[float], stated: Sequence[float]) -> tuple[bool, ...]:
     """Whether each predicate holds for results of this age."""
-    return tuple(age <= limit * (1.0 + TOLERANCE) for age, limit in zip(reached, stated, strict=True))
+    return tuple(age <= limit * ROUNDED for age, limit in zip(reached, stated, strict=True))
 
 
 def share_out(model: CostModel, priced: PricedTree, cap: float, stated: Sequence[float], known: PlanPaths | None = None) -> Shared:
@@ -113,7 +113,7 @@ def share_out(model: CostModel, priced: PricedTree, cap: float, stated: Sequence
     budget, full = max(0.0, cap - plan.keeping), [1.0] * len(plan.windows)
     youngest = ages(plan, full)
     tolerances = [
-        limit - window if age < limit * (1.0 - TOLERANCE) else math.inf for limit, window, age in zip(stated, plan.windows, youngest, strict=True)
+        limit - window if age < limit * ROUNDED_DOWN else math.inf for limit, window, age in zip(stated, plan.windows, youngest, strict=True)
     ]
     asked = split_tolerance(plan, tolerances)
     aimed_at = Refresh(tuple(renewals or LEAST_RENEWAL / stay for renewals, stay in zip(asked.renewals, residences(plan, full), strict=True)))
@@ -326,7 +326,7 @@ def _suggested_windows(model: CostModel, memory: float) -> tuple[tuple[WindowSug
         )
 
     shares = flexible_windows(completed, sizes, memory)
-    if held(shares) > memory * (1.0 + TOLERANCE):
+    if held(shares) > memory * ROUNDED:
         # The root of a graph that is not connected keeps its components' results: leave room for them.
         low, high = 0.0, memory
         for _ in range(60):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from solvers.allocation.grepp import grepp, grepp_in_whole_units
 from solvers.allocation.productivity import Path
+from solvers.common.cp_solver import repeatable_solver
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.common.scaling import decimal, whole_numbers
 
@@ -50,10 +51,7 @@ def knapsack_exact(capacity: float, paths: Sequence[Path], seconds: float, progr
     model.maximize(cp_model.LinearExpr.weighted_sum(units, values))
     for variable, i in zip(units, open_, strict=True):
         model.add_hint(variable, min(most[i], int(greedy[i])))
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    solver.parameters.max_time_in_seconds = seconds
+    solver = repeatable_solver(seconds)
     with Deadline.after(seconds, progress).watched(solver.stop_search):
         status = solver.solve(model)
     fractional = math.fsum(path.output * amount for path, amount in zip(paths, grepp(capacity, paths), strict=True) if amount)

@@ -26,11 +26,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from models.request import Costs
-from solvers.model.cost import PricedTree
+from solvers.model.cost import PricedTree, times
 from solvers.model.graph import JoinGraph, bits
 from solvers.model.tree import Join, leaf_mask
 
-__all__ = ["Path", "PlanPaths", "Step", "Subresult", "path_of_steps", "paths_of_plan", "results_of", "tables_of"]
+__all__ = ["Path", "PlanPaths", "Step", "Subresult", "path_of_steps", "paths_of_plan", "results_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +103,6 @@ class PlanPaths:
     subresults: tuple[Subresult, ...]
     """Inputs before users."""
 
-    @property
-    def saturation(self) -> float:
-        """Results per second when everything may probe."""
-        return self.size * math.fsum(1.0 / window for window in self.windows)
-
 
 def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree) -> PlanPaths:
     """The paths of a priced plan. `graph` may be another than it was priced for (thinned rates): its algorithms stay."""
@@ -118,16 +113,16 @@ def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree) -> PlanPat
         for k, child in enumerate(node.inputs):
             block = leaf_mask(child)
             held = costs.insert + costs.delete if join.states[k].indexed else costs.append
-            weights = [_times(graph.size(block), held)] if isinstance(child, Join) else []
+            weights = [times(held, graph.size(block))] if isinstance(child, Join) else []
             if not isinstance(child, Join):
-                keeping.append(_times(graph.rates[child], held))
+                keeping.append(times(held, graph.rates[child]))
             visited = block
             for probe in join.pipelines[k].probes:
                 target = join.blocks[probe.target]
-                per_tuple = costs.probe + (0.0 if probe.hashed else _times(graph.size(target), costs.scan))
-                weights.append(_times(graph.size(visited), per_tuple))
+                per_tuple = costs.probe + (0.0 if probe.hashed else times(costs.scan, graph.size(target)))
+                weights.append(times(per_tuple, graph.size(visited)))
                 visited |= target
-                weights.append(_times(graph.size(visited), costs.join))
+                weights.append(times(costs.join, graph.size(visited)))
             for i in bits(block):
                 parts[i] += weights
         if number < len(priced.nodes) - 1:
@@ -145,42 +140,3 @@ def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree) -> PlanPat
 def results_of(plan: PlanPaths, shares: Sequence[float]) -> float:
     """Results per second when these shares of the streams' tuples probe."""
     return plan.size * math.fsum(share / window for share, window in zip(shares, plan.windows, strict=True))
-
-
-def _times(size: float, weight: float) -> float:
-    """size · weight; 0 where the weight is 0, even if the size is infinite."""
-    return size * weight if weight else 0.0
-
-
-def tables_of(graph: JoinGraph, costs: Costs | None, priced: PricedTree) -> list[Path]:
-    """The same paths step by step, with operators named by the streams below them; without costs the resource is probes."""
-    entering: dict[int, tuple[int, int]] = {}
-    for number, node in enumerate(priced.nodes):
-        for k, child in enumerate(node.inputs):
-            entering[leaf_mask(child)] = (number, k)
-    paths = []
-    for i in range(len(graph)):
-        steps: list[Step] = []
-        covers: dict[str, float] = {}
-        block, window = 1 << i, graph.window_tuples[i]
-        while block in entering:
-            number, k = entering[block]
-            node, join = priced.nodes[number], priced.joins[number]
-            operator, visited = graph.label(node.mask), block
-            for position, probe in enumerate(join.pipelines[k].probes):
-                target = join.blocks[probe.target]
-                before, after = graph.size(visited), graph.size(visited | target)
-                ratio = after / before if before > 0.0 else 0.0
-                cost = 1.0
-                if costs is not None:
-                    cost = costs.probe + ratio * costs.join + (0.0 if probe.hashed else costs.scan * graph.size(target))
-                    if position == 0 and block.bit_count() > 1:
-                        cost += costs.insert + costs.delete if join.states[k].indexed else costs.append
-                pairs = before * graph.size(target)
-                steps.append(Step(ratio, cost, operator, after / pairs if pairs > 0.0 else 0.0))
-                visited |= target
-            block = node.mask
-            if number < len(priced.nodes) - 1:
-                covers[operator] = graph.size(block) / window
-        paths.append(path_of_steps(graph.names[i], graph.rates[i], steps, covers))
-    return paths

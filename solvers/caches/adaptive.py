@@ -13,7 +13,6 @@ event, beside the selection. Pure: the caller says when an interval is over, and
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -135,7 +134,3 @@ class AdaptiveCaches(Generic[Name]):
         for name, segment in candidates:
             self._segments[name] = segment
             self._states[name] = CacheState.PROFILED
-
-    def net_benefit(self, measured: Mapping[Name, Measured]) -> float:
-        """Σ benefit − cost of the caches in use, each cost counted by itself."""
-        return math.fsum(measured[name].net for name in self.in_state(CacheState.USED) if name in measured)

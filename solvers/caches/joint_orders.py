@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from solvers.caches.figures import Figures, Traffic, figures
 from solvers.common.deadline import Deadline
+from solvers.common.tolerances import ROUNDED_DOWN
 from solvers.model.attributes import Attributes
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
@@ -183,7 +184,7 @@ def joint_orders(model: CostModel, attributes: Attributes, blocks: tuple[int, ..
             touched = join.every if element[1] != join.every else join.every & ~element[0]
             tried = [join.path(k, changed) if touched >> k & 1 else paths[k] for k in range(len(blocks))]
             total = _total(join, tried, update)
-            if total < (better[0] if better else best * (1.0 - 1e-9)):
+            if total < (better[0] if better else best * ROUNDED_DOWN):
                 better = (total, changed, tried)
         if better is None:
             break

@@ -16,12 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from solvers.common.tolerances import NUDGE, SIMPLEX_SLACK, SUM_ROUNDING
+
 __all__ = ["LinearAnswer", "Outcome", "Row", "linear_program"]
 
 TOLERANCES = "primal_feasibility_tolerance: 1e-12, dual_feasibility_tolerance: 1e-12"  # rows are scaled to about 1
-SLACK = 1e-9  # of a row's end: what the simplex may break it by; it is usually a thousandth of a thousandth of that
-NUDGE = 1e-11  # relative: multipliers this much to the safe side keep rounding from being charged at a path's whole limit
-SUM_ROUNDING = 1e-14  # of the terms of a bound: some dozens of units in the last place
 
 
 class Outcome(StrEnum):
@@ -84,7 +83,7 @@ def linear_program(values: Sequence[float], limits: Sequence[float], rows: Seque
     units = [min(max(variable.solution_value(), 0.0), limit) for variable, limit in zip(variables, limits, strict=True)]
     duals = [constraint.dual_value() for constraint in constraints]
     slack = max((_broken(row, units) for row in rows), default=0.0)
-    if not (slack <= SLACK and all(math.isfinite(figure) for figure in (*units, *duals))):
+    if not (slack <= SIMPLEX_SLACK and all(math.isfinite(figure) for figure in (*units, *duals))):
         return _unsolved(Outcome.FAILED, maximise)
     sign = 1.0 if maximise else -1.0
     most = min(_most([sign * value for value in values], limits, rows, [sign * dual for dual in duals], slack, nudge) for nudge in (0.0, NUDGE))

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from solvers.common.cp_solver import repeatable_solver
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.common.errors import MethodError
 from solvers.common.linear_program import Outcome, Row, linear_program
@@ -100,10 +101,7 @@ def discrete_cover(required: Mapping[str, float], paths: Sequence[CoverPath], se
     model.minimize(cp_model.LinearExpr.weighted_sum(list(units.values()), costs))
     for i, variable in units.items():
         model.add_hint(variable, min(most[i], int(greedy[i])))
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    solver.parameters.max_time_in_seconds = seconds
+    solver = repeatable_solver(seconds)
     with Deadline.after(seconds, progress).watched(solver.stop_search):
         status = solver.solve(model)
     fractional = continuous_cover(required, paths).bound

@@ -11,18 +11,17 @@ from models.cover import CoverAnswer, CoverMethod, CoverRequest
 from models.plan import Proof, Termination
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.common.gap import claim
+from solvers.common.tolerances import ROUNDED, ROUNDED_DOWN
 from solvers.cover.exact import Cover, continuous_cover, cost_of, discrete_cover
 from solvers.cover.greedy import CoverPath, greedy_cover
 
 __all__ = ["coverable", "short_states", "solve_cover"]
 
-TOLERANCE = 1e-9  # relative; sums of decimals are not exact
-
 
 def coverable(required: Mapping[str, float], paths: Sequence[CoverPath], whole: bool = False) -> dict[str, float]:
     """The states that all paths together, used to their limits, would cover."""
     limits = [math.floor(path.limit) if whole and math.isfinite(path.limit) else path.limit for path in paths]
-    return {state: amount for state, amount in required.items() if _brought(state, paths, limits) >= amount * (1.0 - TOLERANCE)}
+    return {state: amount for state, amount in required.items() if _brought(state, paths, limits) >= amount * ROUNDED_DOWN}
 
 
 def _brought(state: str, paths: Sequence[CoverPath], units: Sequence[float]) -> float:
@@ -31,7 +30,7 @@ def _brought(state: str, paths: Sequence[CoverPath], units: Sequence[float]) -> 
 
 def short_states(required: Mapping[str, float], paths: Sequence[CoverPath], units: Sequence[float]) -> list[str]:
     """The states that these units leave short."""
-    return [state for state, amount in required.items() if _brought(state, paths, units) < amount * (1.0 - TOLERANCE)]
+    return [state for state, amount in required.items() if _brought(state, paths, units) < amount * ROUNDED_DOWN]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ def solve_cover(request: CoverRequest, progress: Progress = NOBODY) -> CoverAnsw
     found = METHODS[request.method](_Posed(possible, paths, whole, request.time_limit, progress))
     units, least = found.units, found.cost
     claimed = claim(least, found.bound)
-    if request.capacity is not None and least > request.capacity * (1.0 + TOLERANCE):
+    if request.capacity is not None and least > request.capacity * ROUNDED:
         fit = request.capacity / least
         units = [math.floor(amount * fit) if whole else amount * fit for amount in units]
     short = short_states(required, paths, units)

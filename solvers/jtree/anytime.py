@@ -21,7 +21,7 @@ from dataclasses import replace
 from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.common.deadline import Deadline
-from solvers.common.tolerances import ROUNDED
+from solvers.common.tolerances import ROUNDED, ROUNDED_DOWN
 from solvers.jtree.choice import choose
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.regions import Solution, solve_region
@@ -42,7 +42,6 @@ STARTS = 3  # plans that are improved, the best first
 RANDOM_ROUNDS = 2  # rounds of random regions that have to bring nothing before the search ends
 PAIRS = 4  # pairs of a wide join's inputs that are tried to be split off, per round
 PRICES = 24  # powers of two of the price of a byte, around the plan's CPU per byte
-IMPROVED = 1.0 - 1e-9  # a smaller gain is rounding
 
 Score = tuple[float, float, float]
 
@@ -247,9 +246,9 @@ class _Search:
 def _better(now: Score, before: Score) -> bool:
     if now[0] != before[0]:
         return now[0] < before[0]
-    if now[1] < before[1] * IMPROVED:
+    if now[1] < before[1] * ROUNDED_DOWN:
         return True
-    return now[1] <= before[1] and now[2] < before[2] * IMPROVED
+    return now[1] <= before[1] and now[2] < before[2] * ROUNDED_DOWN
 
 
 def anytime(problem: Problem, deadline: Deadline) -> Found:

@@ -39,7 +39,7 @@ PYTHON_PAIRS = 3_000  # pairs that Python looks at in the time it takes to load 
 AFFORDABLE = ((8.0, 200_000_000, MAX_SETS), (2.0, 50_000_000, HASTY_SETS), (0.5, 10_000_000, HASTY_SETS), (0.0, 2_000_000, HASTY_SETS // 8))
 """(seconds left, pairs, connected sets) that the kernel may look at: a fifth of the time, on a machine half as fast as ours. 200 million pairs are
 those of a clique of 18 streams."""
-MAX_PAIRS = 60_000  # whose staircases Python can still merge within the default time limit, mostly
+MAX_PAIRS = 60_000  # pairs whose staircases Python can usually merge within the default time limit
 SPACE = "binary join trees"
 
 

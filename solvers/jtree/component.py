@@ -20,9 +20,10 @@ from solvers.jtree.compiled.bounds import bounds_of
 from solvers.jtree.compiled.compiling import Ints
 from solvers.jtree.compiled.cost import Prices, stream_floors, weights_of
 from solvers.jtree.compiled.orders import DENSE_INPUTS, follow, mjoin_excess, scratch_for, wide_mjoin_excess
+from solvers.jtree.compiled.questions import FRONTIER, LEAST_BYTES, LEAST_CPU, Limits, Stairs, as_seeds
 from solvers.jtree.compiled.seeds import ONE_DESCENT, ONE_PLAN, Seeds, seeds
 from solvers.jtree.compiled.sets import Sets, find
-from solvers.jtree.compiled.staircases import FRONTIER, LEAST_BYTES, LEAST_CPU, Limits, Stairs, as_seeds, at_once, staircases
+from solvers.jtree.compiled.staircases import at_once, staircases
 from solvers.jtree.compiled.tables import connected_sets
 from solvers.jtree.search import both, make_join, spread
 from solvers.model.cost import CostModel

@@ -23,6 +23,7 @@ from typing import Any
 
 from models.plan import Proof, Termination
 from models.request import Objective
+from solvers.common.cp_solver import repeatable_solver
 from solvers.common.deadline import Deadline
 from solvers.common.errors import MethodError
 from solvers.common.tolerances import ROUNDED, ROUNDING
@@ -140,12 +141,9 @@ class _Model:
 
     def solve(self, seed: int, deadline: Deadline, hint: Shape, better: Callable[[list[int], float], None]) -> tuple[Any, Any]:
         """The solver and its status. If somebody listens, `better` is called with the splits of every solution and the bound at that time."""
-        solver = self.cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = seed
+        solver = repeatable_solver(max(0.001, deadline.remaining()), seed)
         solver.parameters.linearization_level = 2
         solver.parameters.max_deterministic_time = DETERMINISTIC_TIME
-        solver.parameters.max_time_in_seconds = max(0.001, deadline.remaining())
         self.model.clear_hints()
         for split, choice in zip(self.program.splits, self.chosen, strict=True):
             self.model.add_hint(choice, hint.get(split.whole) == split.parts)

@@ -21,7 +21,7 @@ from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.common.deadline import Deadline
 from solvers.jtree.choice import choose, objective_value
-from solvers.jtree.compiled.staircases import FRONTIER, LEAST_BYTES, LEAST_CPU
+from solvers.jtree.compiled.questions import FRONTIER, LEAST_BYTES, LEAST_CPU
 from solvers.jtree.lacking import best_so_far, most_headroom, nothing_fits
 from solvers.jtree.parts import Solver, affordable_sets, relaxed_bound
 from solvers.jtree.search import ALL_TREES, Found, Problem

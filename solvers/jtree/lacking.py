@@ -15,7 +15,7 @@ from models.request import Objective
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import AT_A_CAP, ROUNDING
 from solvers.jtree.choice import choose, objective_value, overload
-from solvers.jtree.compiled.staircases import LEAST_BYTES, LEAST_CPU, LEAST_LOAD
+from solvers.jtree.compiled.questions import LEAST_BYTES, LEAST_CPU, LEAST_LOAD
 from solvers.jtree.parts import Solver, relaxed_bound
 from solvers.jtree.search import ALL_TREES, Found, Lacking, Problem, staircase, structure_key
 from solvers.model.cost import CostModel

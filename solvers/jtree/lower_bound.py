@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.common.deadline import Deadline
+from solvers.common.tolerances import ROUNDED_DOWN, SUMMED_DOWN
 from solvers.model.cost import CostModel
 from solvers.model.graph import JoinGraph, bits
 from solvers.model.point import Caps
@@ -44,7 +45,6 @@ __all__ = ["cpu_lower_bound", "headroom_upper_bound", "huffman", "largest_factor
 FRACTION = 24  # binary digits of a logarithm: squares of 32-bit numbers fit a machine word
 MAX_CUTS = 1_000  # minimum cuts per bound: a tenth of a second for 200 streams
 MAX_ARCS = 5_000  # with more arcs a cut takes milliseconds, so the quick bound is used
-ROUNDING = 1.0 - 1e-9  # sums here and in a plan's price are rounded in different places
 _NOTHING = -(1 << 45)  # the logarithm of an empty join: below that of any double
 _HALVINGS = 40  # of the interval in which the headroom's bound lies
 
@@ -78,7 +78,7 @@ def exp2_floor(logarithm: int) -> float:
     for k in range(1, FRACTION + 1):
         if fraction >> (FRACTION - k) & 1:
             mantissa *= _ROOTS[k]
-    return math.ldexp(mantissa * (1.0 - 1e-12), whole)
+    return math.ldexp(mantissa * SUMMED_DOWN, whole)
 
 
 def huffman(weights: Sequence[float]) -> float:
@@ -247,7 +247,7 @@ def cpu_lower_bound(model: CostModel, deadline: Deadline | None = None) -> float
         for component in parts:
             least = min(model.size(other) for other in parts if other != component)
             terms.append(model.rate(component) * (costs.probe + costs.scan * least))
-    return math.fsum(terms) * ROUNDING
+    return math.fsum(terms) * ROUNDED_DOWN
 
 
 def memory_lower_bound(model: CostModel) -> float:

@@ -11,7 +11,7 @@ import math
 from models.request import Objective
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import AT_A_CAP
-from solvers.jtree.compiled.staircases import FRONTIER, LEAST_LOAD, Limits
+from solvers.jtree.compiled.questions import FRONTIER, LEAST_LOAD, Limits
 from solvers.jtree.component import component_of
 from solvers.jtree.components import join_components, sum_of_staircases
 from solvers.jtree.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound

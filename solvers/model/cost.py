@@ -22,7 +22,20 @@ from solvers.common.errors import RangeError
 from solvers.model.graph import JoinGraph, bits
 from solvers.model.tree import Join, Tree, joins, leaf_mask
 
-__all__ = ["CostModel", "PricedJoin", "PricedPipeline", "PricedProbe", "PricedState", "PricedTree", "Term", "keeping", "scanning", "side", "total"]
+__all__ = [
+    "CostModel",
+    "PricedJoin",
+    "PricedPipeline",
+    "PricedProbe",
+    "PricedState",
+    "PricedTree",
+    "Term",
+    "keeping",
+    "scanning",
+    "side",
+    "times",
+    "total",
+]
 
 
 TINIEST = 1e-290  # of a rate, of a window in seconds, and of one over it: products with smaller ones lose their digits
@@ -108,19 +121,19 @@ def total(values: Iterable[float]) -> float:
         return math.inf
 
 
-def _times(weight: float, value: float) -> float:
-    """weight · value, where no weight makes nothing of an infinite size."""
+def times(weight: float, value: float) -> float:
+    """weight · value; 0 where the weight is 0, even if the value is infinite."""
     return weight * value if weight else 0.0
 
 
 def keeping(costs: Costs, indexed: bool, kept: float) -> float:
     """Keeping a state that `kept` tuples enter, and leave, a second."""
-    return _times(costs.insert + costs.delete if indexed else costs.append, kept)
+    return times(costs.insert + costs.delete if indexed else costs.append, kept)
 
 
 def scanning(costs: Costs, hashed: bool, arriving: float, size: float) -> float:
     """What `arriving` probes a second of a state of `size` tuples cost beyond the probe itself: nothing by hash, else every tuple."""
-    return 0.0 if hashed else _times(costs.scan, arriving * size)
+    return 0.0 if hashed else times(costs.scan, arriving * size)
 
 
 def side(costs: Costs, indexed: bool, kept: float, arriving: float, size: float, produced: float = 0.0) -> float:
@@ -130,8 +143,8 @@ def side(costs: Costs, indexed: bool, kept: float, arriving: float, size: float,
     Eq. 2 is side(scan=C_n, append=2·C_n, join=0) without index, its Eq. 3 side(insert=C_h, delete=C_h·bucket, join=C_h) with one;
     Eq. 4 to 6 are sums of two of these.
     """
-    probing = _times(costs.probe, arriving), scanning(costs, indexed, arriving, size)
-    return total((keeping(costs, indexed, kept), *probing, _times(costs.join, produced)))
+    probing = times(costs.probe, arriving), scanning(costs, indexed, arriving, size)
+    return total((keeping(costs, indexed, kept), *probing, times(costs.join, produced)))
 
 
 def _exact_sum(values: list[float]) -> tuple[float, ...]:
@@ -246,7 +259,7 @@ class CostModel:
                 if made not in sizes:
                     sizes[made] = graph.size(made) if self._small else graph.grown(sizes[visited], made, sizes[block], predicates)
                 produced = sizes[made] * per_second
-                step = [Term(_times(costs.probe, arriving), visited, blocks[k]), Term(_times(costs.join, produced), made, blocks[k])]
+                step = [Term(times(costs.probe, arriving), visited, blocks[k]), Term(times(costs.join, produced), made, blocks[k])]
                 if not hashed:
                     step.append(Term(scanning(costs, hashed, arriving, sizes[block]), visited, blocks[k], block))
                 terms += step

@@ -21,6 +21,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from solvers.common.tolerances import TIED
 from solvers.model.cost import CostModel, PricedJoin
 from solvers.model.graph import bits
 
@@ -29,7 +30,6 @@ __all__ = ["TIED", "Orders", "best_join", "best_orders", "orders_by_rank", "orde
 Orders = tuple[tuple[int, ...], ...]
 
 MAX_UNIONS = 20_000  # about a tenth of a second of Python; beyond that ranks or greedy take over
-TIED = 1.0 - 1e-12  # costs closer than this are a tie, which the order of the inputs breaks: a plan must not change with the last bit of a rate
 _HUGE = 1e300  # stands in for infinity where a difference of two of them must not be NaN
 
 

@@ -27,7 +27,7 @@ import duckdb
 from models.request import Costs, Method, Options, PlanRequest, Query, Resources
 from solvers.common.deadline import Deadline
 from solvers.jtree.compiled.binary_tree import best_binary_tree
-from solvers.jtree.compiled.staircases import FRONTIER, LEAST_CPU
+from solvers.jtree.compiled.questions import FRONTIER, LEAST_CPU
 from solvers.jtree.exact import exact
 from solvers.jtree.parts import Solver
 from solvers.jtree.search import Problem

@@ -12,7 +12,7 @@ from models.request import CacheMode, Method, Objective, Options, PlanRequest
 from solvers.caches.floor import least_cpu_of_all
 from solvers.common.deadline import Deadline
 from solvers.frontier import frontier
-from solvers.jtree.compiled.staircases import Limits
+from solvers.jtree.compiled.questions import Limits
 from solvers.jtree.exact import exact
 from solvers.jtree.search import Problem
 from solvers.model.attributes import Attributes

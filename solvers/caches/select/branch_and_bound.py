@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from solvers.caches.select.memory import evict
 from solvers.caches.select.program import Choice, Program, Selection, Trail, cheapest_cover
 from solvers.common.deadline import Deadline
+from solvers.common.tolerances import SAME_COST
 
 __all__ = ["branch_and_bound"]
 
 MAX_NODES = 4000  # beyond that an integer programming solver is faster
 ROOT_STEPS = 60  # subgradient steps: bounds stop moving after a few dozen
 NODE_STEPS = 6  # enough to follow one decision
-TOLERANCE = 1e-11  # relative to the cost without caches: what counts as the same cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class _Search:
         self.usable = frozenset(program.useful)
         self.members = {g: tuple(i for i in group if i in self.usable) for g, group in enumerate(program.members)}
         self.members = {g: group for g, group in self.members.items() if group}
-        self.slack = TOLERANCE * program.cost_without_caches
+        self.slack = SAME_COST * program.cost_without_caches
         self.best: tuple[float, int, Choice] = (program.cost(()), 0, ())
         self.seen: set[Choice] = set()
 
@@ -164,7 +164,7 @@ def _bound(
         used = tuple(sorted(i for _, trail in previous for i in trail[1]))
         value = math.fsum([paid, *(trail[0] for _, trail in previous), -price * free if price else 0.0])
         search.repaired(used)
-        branch = _violated(search, node, undecided, used, shares, free)
+        branch = _violated(search, undecided, used, shares, free)
         if value > best[0]:
             best = (value, (shares, weights, price), branch)
             if branch is None and not price:
@@ -195,7 +195,7 @@ def _renormalised(
     return {**shares, **new_shares}, {**weights, **new_weights}
 
 
-def _violated(search: _Search, node: _Node, undecided: dict[int, Choice], used: Choice, shares: dict[int, float], free: float) -> int | None:
+def _violated(search: _Search, undecided: dict[int, Choice], used: Choice, shares: dict[int, float], free: float) -> int | None:
     """The undecided group on which the paths and the program disagree most; None where they agree."""
     program, candidates = search.program, search.program.candidates
     chosen = set(used)

@@ -18,6 +18,7 @@ import math
 from solvers.caches.select.branch_and_bound import branch_and_bound
 from solvers.caches.select.memory import evict
 from solvers.caches.select.program import Choice, Program, Selection
+from solvers.common.cp_solver import repeatable_solver
 from solvers.common.deadline import Deadline
 
 __all__ = ["cp_sat", "exact"]
@@ -82,13 +83,10 @@ def cp_sat(program: Program, deadline: Deadline, hint: Choice = ()) -> Selection
     rounding = (len(useful) + len(groups)) / scale
     best, bound = hint, None
     for _ in range(RETRIES):
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = 0
+        solver = repeatable_solver(max(0.01, deadline.remaining()))
         solver.parameters.linearization_level = 2  # the relaxation is nearly integral: seconds become milliseconds
         solver.parameters.cp_model_probing_level = 0  # finds nothing here that the relaxation does not
         solver.parameters.symmetry_level = 0
-        solver.parameters.max_time_in_seconds = max(0.01, deadline.remaining())
         with deadline.watched(solver.stop_search):
             status = solver.solve(model)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):

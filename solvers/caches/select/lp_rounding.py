@@ -18,11 +18,11 @@ from solvers.caches.select.greedy import without_overlaps
 from solvers.caches.select.memory import evict
 from solvers.caches.select.program import Choice, Program, Selection
 from solvers.caches.select.relaxation import Relaxation
+from solvers.common.tolerances import ROUNDED_DOWN
 
 __all__ = ["lp_rounding", "rounds"]
 
 MAX_DRAWS = 20
-FULL = 1.0 - 1e-9  # what the linear solver means by one
 
 
 def rounds(operators: int) -> int:
@@ -50,7 +50,7 @@ def _draw(program: Program, relaxed: Relaxation, generator: random.Random) -> Ch
     for _ in range(rounds(program.operators)):
         for members in program.members:
             threshold = generator.random()
-            taken.update(i for i in members if relaxed.candidates[i] > 0.0 and min(1.0, relaxed.candidates[i] / FULL) >= threshold)
+            taken.update(i for i in members if relaxed.candidates[i] > 0.0 and min(1.0, relaxed.candidates[i] / ROUNDED_DOWN) >= threshold)
     choice = without_overlaps(program, tuple(sorted(taken)))
     excluded: set[int] = set()
     kept: list[int] = []

@@ -19,10 +19,9 @@ from typing import Any
 
 from solvers.caches.select.program import Program, cheapest_cover
 from solvers.common.linear_program import Outcome
+from solvers.common.tolerances import SUMMING
 
 __all__ = ["Relaxation", "relaxation", "split_bound"]
-
-ROUNDING = 1e-12  # relative: sums in a bound and in a cost round differently
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def split_bound(program: Program, shares: Sequence[float], memory_price: float, 
                 charge[i] += memory_price * memory_shares[i] * memory_scale * candidate.memory_bytes
     covers = [cheapest_cover(program, p, charge)[0] for p in range(len(program.operator_costs))]
     value = math.fsum([*covers, -memory_price * program.memory_bytes] if memory_price else covers)
-    return max(0.0, value - ROUNDING * program.cost_without_caches)
+    return max(0.0, value - SUMMING * program.cost_without_caches)
 
 
 def _scale(limit: float, total: float) -> float:

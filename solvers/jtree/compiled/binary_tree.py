@@ -162,7 +162,10 @@ def best_binary_tree(model: CostModel, component: int, max_pairs: int = MAX_PAIR
         return sum(1 << streams[k] for k in bits(mask))
 
     shape: Shape = {}
-    for mask in members_as_rows(split, sets).tolist():
+    waiting = [(1 << sets.n) - 1] if sets.n > 1 else []
+    while waiting:
+        mask = waiting.pop()
         half = int(split[find(sets.keys, sets.places, sets.multiplier, sets.shift, mask)])
         shape[named(mask)] = named(half), named(mask & ~half)
+        waiting += [part for part in (half, mask & ~half) if part & (part - 1)]
     return tree_of_joins(shape, both) if shape else streams[0]

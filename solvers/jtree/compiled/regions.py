@@ -29,7 +29,7 @@ from solvers.jtree.search import sorted_inputs
 __all__ = ["Solution", "solve_region"]
 
 MAX_STEPS = 48  # steps of one staircase; a region's are rarely longer
-STEPS, DEPTH, CUT = 0, 1, 2  # entries of Here.counts
+STEPS, CUT = 0, 1  # entries of Here.counts
 
 
 class Region(NamedTuple):
@@ -70,7 +70,7 @@ class Here(NamedTuple):
     pick: Ints
     orders: OrderScratch
     counts: Ints
-    """How many steps, how deep the partial partition is, and whether a step was ever dropped for want of room."""
+    """How many steps, and whether a step was ever dropped for want of room."""
 
 
 @compiled
@@ -96,7 +96,7 @@ def twice_the_room(entries: Entries) -> Entries:
 def room_at_hand(m: int, max_steps: int) -> Here:
     ints, floats = np.zeros((3, m + 1), np.int64), np.zeros((2, m + 1))
     parts = np.zeros((max_steps + 1, m + 1), np.int64)
-    return Here(room_for(max_steps), parts, ints[0], ints[1], floats[0], floats[1], ints[2], order_scratch(m), np.zeros(3, np.int64))
+    return Here(room_for(max_steps), parts, ints[0], ints[1], floats[0], floats[1], ints[2], order_scratch(m), np.zeros(2, np.int64))
 
 
 @compiled
@@ -114,50 +114,11 @@ def keeping_union(region: Region, target: int) -> tuple[float, float]:
 
 
 @compiled
-def next_parts(region: Region, entries: Entries, here: Here, target: int, kept: tuple[float, float]) -> int:
-    """On to the next way to split a union into parts that may be worth pricing: how many parts, which are in `here.chosen`; 0 where none is left.
-
-    The part with the lowest block left: its other blocks run through all subsets, largest first. A staircase rises in CPU: its first entry is
-    the cheapest, its last the smallest.
-    """
-    cpu, memory, first, end = entries.cpu, entries.memory, entries.first, entries.end
-    chosen, left, least, held, counts = here.chosen, here.left, here.least, here.held, here.counts
-    steps, cheapest, smallest = counts[STEPS], here.steps.e[0], here.steps.m[0]
-    depth, found = counts[DEPTH], 0
-    while depth >= 0 and found == 0:
-        low = left[depth] & -left[depth]
-        if chosen[depth] == 0:
-            chosen[depth] = left[depth]
-        else:
-            rest = chosen[depth] ^ low
-            if rest == 0:
-                depth -= 1
-                continue
-            chosen[depth] = ((rest - 1) & (left[depth] ^ low)) | low
-        part = chosen[depth]
-        if part == target or first[part] == end[part]:
-            continue
-        now, now_held = least[depth] + cpu[first[part]], held[depth] + memory[end[part] - 1]
-        if now + kept[0] > region.cpu_limit or now_held + kept[1] > region.memory_limit:
-            continue
-        if steps and cheapest <= now + kept[0] and smallest <= now_held + kept[1]:
-            continue
-        if left[depth] == part:
-            found = depth + 1
-        else:
-            depth += 1
-            left[depth], least[depth], held[depth], chosen[depth] = left[depth - 1] ^ part, now, now_held, 0
-    counts[DEPTH] = depth
-    return found
-
-
-@compiled
 def keep_step(here: Here, number: int, cpu: float, memory: float) -> None:
-    """Put a join of the entries picked into the staircase at hand, unless it is beaten."""
+    """Put a join of the entries picked, which no step beats, into the staircase at hand."""
     steps, parts, counts = here.steps, here.parts, here.counts
     count = counts[STEPS]
-    if dominated(steps.e, steps.m, steps.o, count, cpu, memory, 0):
-        return
+    # A row that no step has: those that have one are marked meanwhile.
     for k in range(count):
         parts[steps.row[k], 0] = -parts[steps.row[k], 0]
     free = 0
@@ -173,61 +134,92 @@ def keep_step(here: Here, number: int, cpu: float, memory: float) -> None:
 
 
 @compiled
-def keep_choices(region: Region, entries: Entries, here: Here, number: int, own: float, own_bytes: float) -> None:
-    """Every choice of an entry for each of the parts at hand, joined at a cost of `own`."""
-    cpu, memory, first, end, pick, chosen = entries.cpu, entries.memory, entries.first, entries.end, here.pick, here.chosen
-    for k in range(number):
-        pick[k] = first[chosen[k]]
-    turn = 0
-    while turn < number:
-        total, held = own, own_bytes
-        for k in range(number):
-            total += cpu[pick[k]]
-            held += memory[pick[k]]
-        if total <= region.cpu_limit and held <= region.memory_limit:
-            keep_step(here, number, total, held)
-        turn = 0
-        while turn < number:
-            pick[turn] += 1
-            if pick[turn] < end[chosen[turn]]:
-                break
-            pick[turn] = first[chosen[turn]]
-            turn += 1
+def keep_union(entries: Entries, here: Here, target: int, used: int) -> int:
+    """The staircase at hand goes to those of all unions, of which so many entries are used; returns how many are now."""
+    steps, parts = here.steps, here.parts
+    entries.first[target] = used
+    for k in range(here.counts[STEPS]):
+        row = steps.row[k]
+        entries.cpu[used], entries.memory[used], entries.number[used] = steps.e[k], steps.m[k], parts[row, 0]
+        entries.parts[used] = parts[row, 1:]
+        used += 1
+    entries.end[target] = used
+    return used
 
 
 @compiled
 def solve(region: Region) -> tuple[Entries, bool]:
-    """Every union's staircase, and whether none was cut."""
-    unions = region.unions
+    """Every union's staircase, and whether none was cut.
+
+    Its loops, over partitions and over choices of entries, stand in one function: apart, it took twice as long (8 to 10 blocks), for what
+    numba spends on passing arrays in tuples.
+    """
+    unions, weights, cpu_limit, memory_limit = region.unions, region.weights, region.cpu_limit, region.memory_limit
     m, count = region.tuple_bytes.size, unions.sizes.size
     entries, here = no_entries(m), room_at_hand(m, region.max_steps)
+    cpu, memory, first, end = entries.cpu, entries.memory, entries.first, entries.end
+    chosen, left, least, held, pick, orders, counts = here.chosen, here.left, here.least, here.held, here.pick, here.orders, here.counts
+    step_e, step_m, step_o, _ = here.steps
     used = m
     for target in range(3, count):
         if target & (target - 1) == 0 or not unions.connected[target] or unions.sizes[target] == np.inf:
             continue
-        kept = keeping_union(region, target)
-        if kept[0] > region.cpu_limit or kept[1] > region.memory_limit:
+        kept, kept_bytes = keeping_union(region, target)
+        if kept > cpu_limit or kept_bytes > memory_limit:
             continue
-        here.counts[STEPS], here.counts[DEPTH] = 0, 0
-        here.left[0], here.least[0], here.held[0], here.chosen[0] = target, 0.0, 0.0, 0
-        while True:
-            number = next_parts(region, entries, here, target, kept)
-            if number == 0:
-                break
-            own = join_of_unions(here.chosen, number, unions, region.weights, here.orders) + kept[0]
-            if own < np.inf:
-                keep_choices(region, entries, here, number, own, kept[1])
-        steps, parts = here.steps, here.parts
-        while used + here.counts[STEPS] > entries.cpu.size:
+        counts[STEPS] = 0
+        depth = 0
+        left[0], least[0], held[0], chosen[0] = target, 0.0, 0.0, 0
+        while depth >= 0:
+            # The part with the lowest block left: its other blocks run through all subsets, largest first.
+            low = left[depth] & -left[depth]
+            rest = chosen[depth] ^ low
+            if chosen[depth] == 0:
+                chosen[depth] = left[depth]
+            elif rest == 0:
+                depth -= 1
+                continue
+            else:
+                chosen[depth] = ((rest - 1) & (left[depth] ^ low)) | low
+            part = chosen[depth]
+            if part == target or first[part] == end[part]:
+                continue
+            # A staircase rises in CPU: its first entry is the cheapest, its last the smallest.
+            now, now_held = least[depth] + cpu[first[part]], held[depth] + memory[end[part] - 1]
+            if now + kept > cpu_limit or now_held + kept_bytes > memory_limit:
+                continue
+            if counts[STEPS] and step_e[0] <= now + kept and step_m[0] <= now_held + kept_bytes:
+                continue
+            if left[depth] != part:
+                depth += 1
+                left[depth], least[depth], held[depth], chosen[depth] = left[depth - 1] ^ part, now, now_held, 0
+                continue
+            number = depth + 1
+            own = join_of_unions(chosen, number, unions, weights, orders) + kept
+            if own == np.inf:
+                continue
+            for k in range(number):
+                pick[k] = first[chosen[k]]
+            turn = 0
+            while turn < number:
+                total, total_held = own, kept_bytes
+                for k in range(number):
+                    total += cpu[pick[k]]
+                    total_held += memory[pick[k]]
+                if total <= cpu_limit and total_held <= memory_limit and not dominated(step_e, step_m, step_o, counts[STEPS], total, total_held, 0):
+                    keep_step(here, number, total, total_held)
+                turn = 0
+                while turn < number:
+                    pick[turn] += 1
+                    if pick[turn] < end[chosen[turn]]:
+                        break
+                    pick[turn] = first[chosen[turn]]
+                    turn += 1
+        while used + counts[STEPS] > cpu.size:
             entries = twice_the_room(entries)
-        entries.first[target] = used
-        for k in range(here.counts[STEPS]):
-            row = steps.row[k]
-            entries.cpu[used], entries.memory[used], entries.number[used] = steps.e[k], steps.m[k], parts[row, 0]
-            entries.parts[used] = parts[row, 1:]
-            used += 1
-        entries.end[target] = used
-    return entries, here.counts[CUT] == 0
+            cpu, memory = entries.cpu, entries.memory
+        used = keep_union(entries, here, target, used)
+    return entries, counts[CUT] == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ def test_ctrl_c_prints_the_best_so_far_and_claims_no_more_than_is_known(tmp_path
     ran = at_a_terminal("plan", str(write(tmp_path / "endless.json", 18, "clique", 300.0)), interrupt=True)
     made: dict[str, Any] = json.loads(ran.out)
     assert ran.code == 0 and made["proof"] == "bounded" and 0.0 < made["gap"] < 1.0
-    assert any("stopped early, as it was asked to" in sentence for sentence in made["explanation"])
+    assert any("ended early, as it was asked to" in sentence for sentence in made["explanation"])
     assert "stopped: this is the best so far" in seen(ran.terminal)
 
 

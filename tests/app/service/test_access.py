@@ -188,10 +188,10 @@ def test_an_offer_to_upgrade_with_a_body_of_no_known_length_is_a_problem(target:
     assert is_healthy(client, pool)
 
 
-def test_ten_megabytes_are_a_413_and_are_not_kept(target: tuple[httpx.Client, Pool]) -> None:
+def test_twenty_megabytes_are_a_413_and_are_not_kept(target: tuple[httpx.Client, Pool]) -> None:
     client, pool = target
     for _ in range(3):
-        check_problem(post(client, "/v1/plans", b" " * 10_000_000), 413)
+        check_problem(post(client, "/v1/plans", b" " * 20_000_000), 413)
     assert is_healthy(client, pool)
 
 

@@ -149,7 +149,7 @@ def test_what_is_kept_has_a_bound_and_the_least_recently_used_goes_first() -> No
     assert [name for name in "abcd" if answers.kept(name.encode())] == ["a", "c", "d"]
     for i in range(1000):
         kept(answers, f"more {i}", i % 150)
-        assert answers.bytes <= 3 * (100 + OVERHEAD)
+        assert answers.bytes_kept <= 3 * (100 + OVERHEAD)
     kept(answers, "huge", 10_000)
     assert answers.kept(b"huge") is None
 

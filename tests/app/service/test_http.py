@@ -169,7 +169,7 @@ def test_plans_of_the_examples_are_answered(service: httpx.Client) -> None:
 
 
 def test_a_request_that_only_a_solver_can_refuse_is_a_422_with_its_pointer(service: httpx.Client) -> None:
-    streams = [{"name": f"s{i}", "rate": 1e300, "window": {"seconds": 1e5}} for i in range(3)]
+    streams = [{"name": f"s{i}", "rate": 1e200, "window": {"seconds": 1e5}} for i in range(3)]
     predicates = [{"left": f"s{i}.a", "right": f"s{i + 1}.a", "selectivity": 1.0} for i in range(2)]
     problem = check_problem(post(service, "/v1/plans", {"query": {"streams": streams, "predicates": predicates}}), 422)
     assert [error["pointer"] for error in problem["errors"]] == ["/query"]

@@ -71,8 +71,8 @@ def streamed(client: httpx.Client, body: dict[str, Any], path: str = "/v1/plans"
 
 @pytest.fixture(scope="module")
 def keeping() -> Iterator[tuple[httpx.Client, Pool]]:
-    """A service with the real solvers that keeps its answers."""
-    with running(Settings(workers=2)) as service:
+    """A service with the real solvers that keeps its answers, and has the patience of a busy machine: what is asked is whether a solve stops."""
+    with running(Settings(workers=2, grace=30.0)) as service:
         yield service
 
 

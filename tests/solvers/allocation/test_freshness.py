@@ -20,10 +20,11 @@ from solvers.allocation.freshness import (
     split_tolerance,
 )
 from solvers.allocation.joint import joint
-from solvers.allocation.productivity import Path, PlanPaths, paths_of_plan, tables_of
+from solvers.allocation.productivity import Path, PlanPaths, paths_of_plan, results_of
 from solvers.model.graph import bits
 from tests.graphs import SHAPES, random_graph
 from tests.solvers.allocation.plans import plan_paths, priced_plan
+from tests.solvers.allocation.tables import tables_of
 
 
 def _plans(count: int, low: int = 2, high: int = 9) -> list[tuple[random.Random, PlanPaths]]:
@@ -56,7 +57,7 @@ def test_all_paths_at_full_rate_cost_what_the_plan_costs() -> None:
         model, priced = priced_plan(query, rng, Costs(probe=1e-7))
         plan = paths_of_plan(model.graph, model.costs, priced)
         assert plan.keeping + math.fsum(plan.cpu) == pytest.approx(priced.cpu, rel=1e-9)
-        assert plan.saturation == pytest.approx(priced.output_rate, rel=1e-9)
+        assert results_of(plan, [1.0] * len(plan.windows)) == pytest.approx(priced.output_rate, rel=1e-9)
 
 
 def test_path_tables_say_the_same_as_the_plan() -> None:

@@ -10,12 +10,12 @@ from models.request import Costs, Query
 from solvers.allocation.freshness import joint_shares
 from solvers.allocation.heuristics import HEURISTICS
 from solvers.allocation.in_plans import share_out
-from solvers.allocation.productivity import tables_of
 from solvers.jtree.search import make_join
 from solvers.model.cost import CostModel, PricedTree
 from solvers.model.graph import join_graph
 from solvers.model.tree import Tree
 from tests.solvers.allocation.simulation import shares_of_flow, shares_of_streams, simulate
+from tests.solvers.allocation.tables import tables_of
 
 BINARY = ((1,), (0,))
 SHAPES = ("linear", "bushy", "mjoin_below", "five_streams")

@@ -13,21 +13,19 @@ from solvers.jtree.compiled.compiling import Floats
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.regions import (
     CUT,
-    DEPTH,
     STEPS,
     Region,
-    keep_choices,
     keep_step,
+    keep_union,
     keeping_union,
-    next_parts,
     no_entries,
     room_at_hand,
     solve,
     solve_region,
     twice_the_room,
 )
+from solvers.jtree.compiled.staircase import dominated
 from solvers.jtree.compiled.unions import between, greedy, join_of_unions, order_scratch, size_of, unions_of
-from solvers.model.connected import partitions
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
 from tests.graphs import random_graph
@@ -236,32 +234,22 @@ def test_keeping_union_is_what_an_inner_join_adds_and_nothing_at_the_root() -> N
                 assert close(cpu, ledger.kept(mask)) and close(held, case.reference.state_bytes(mask))
 
 
-def test_next_parts_are_all_partitions_where_nothing_is_known_and_keep_choices_and_keep_step_the_best_joins() -> None:
-    """One union of blocks, whose parts cost nothing: every partition once, and of all joins those that no other beats."""
-    for rng, case in cases(60, 3, 9, salt=89):
-        blocks, ledger = a_region(rng, case, most=6), Ledger(case.model)
-        m, region = len(blocks), a_question(case, ledger, blocks)
-        whole = (1 << m) - 1
-        near = [sum(1 << k for k in range(m) if k != i and case.reference.around(block) & blocks[k]) for i, block in enumerate(blocks)]
-        entries, here = no_entries(m), room_at_hand(m, 50)
-        for union in range(1, whole):  # one entry each, as good as the next
-            if region.unions.connected[union]:
-                entries.first[union], entries.end[union] = 0, 1
-        here.left[0] = whole
-        found = []
-        while number := next_parts(region, entries, here, whole, (0.0, 0.0)):
-            found.append(tuple(here.chosen[:number].tolist()))
-        assert len(found) == len(set(found)) and set(found) == set(partitions(near, whole)) and here.counts[DEPTH] == -1
-        joins = {}
-        for parts in found:
-            here.chosen[: len(parts)] = parts
-            own = join_of_unions(here.chosen, len(parts), region.unions, region.weights, here.orders)
-            joins[parts] = own
-            keep_choices(region, entries, here, len(parts), own, 0.0)
-        assert here.counts[STEPS] == 1 and here.counts[CUT] == 0 and here.steps.e[0] == min(joins.values())
-        here.pick[:2] = 3, 4
-        keep_step(here, 2, 2.0 * here.steps.e[0] + 1.0, -1.0)
-        assert here.counts[STEPS] == 2 and here.parts[here.steps.row[1]].tolist()[:3] == [2, 3, 4]
+def test_keep_step_and_keep_union_keep_the_parts_of_every_step_whatever_it_drops() -> None:
+    rng = random.Random(7)
+    for _ in range(100):
+        here, entries = room_at_hand(3, 6), no_entries(3)
+        met: dict[Step, list[int]] = {}
+        for _ in range(30):
+            e, m = float(rng.randint(0, 20)), float(rng.randint(0, 20))
+            if not dominated(here.steps.e, here.steps.m, here.steps.o, here.counts[STEPS], e, m, 0):
+                number = rng.randint(2, 3)
+                here.pick[:number] = met[e, m] = [rng.randint(0, 9) for _ in range(number)]
+                keep_step(here, number, e, m)
+        count = int(here.counts[STEPS])
+        assert 1 <= count <= 6 and (here.counts[CUT] or count < 6 or len(met) >= 6)
+        assert keep_union(entries, here, 7, 3) == 3 + count == entries.end[7]
+        for k in range(3, 3 + count):
+            assert entries.parts[k, : entries.number[k]].tolist() == met[float(entries.cpu[k]), float(entries.memory[k])]
 
 
 def test_no_entries_and_twice_the_room_and_room_at_hand_keep_what_is_written() -> None:

@@ -492,13 +492,13 @@ def test_is_full_and_insert_never_lose_the_cheapest_step_for_want_of_room() -> N
     rng = random.Random(4)
     cut = 0
     for _ in range(300):
-        steps, count, kept = room_for(5), 0, list[tuple[float, float]]()
+        steps, count, kept = room_for(3), 0, list[tuple[float, float]]()
         for row in range(30):
             e, m = float(rng.randint(0, 20)), float(rng.randint(0, 20))
             if dominated(steps.e, steps.m, steps.o, count, e, m, 0):
                 continue
             left = [(a, b) for a, b in kept if not (e <= a and m <= b)]
-            full = len(left) == 5
+            full = len(left) == 3
             assert is_full(steps, count, e, m) == full
             cut += full
             if full:

@@ -213,7 +213,7 @@ def test_figures_and_by_streams_and_predicates_of_and_standing_in_and_observed_s
             m, e = mantissas[s], exponents[s]
             if count:
                 m, e = observed_size(own_figures, predicates, Observed(observed, measured), kernel, chosen, count)
-            assert close(found[0][s], min(math.ldexp(m, e), LARGEST))
+            assert close(found[0][s], min(math.ldexp(m, int(e)), LARGEST))
         for kernel, size, pace, bytes_, around, equal_around in zip(masks.tolist(), *found, strict=True):
             mask = sum(1 << streams[k] for k in positions(kernel))
             assert close(size, reference.size(mask)) and close(pace, reference.per_second(mask)) and close(bytes_, reference.tuple_bytes(mask))
@@ -228,6 +228,16 @@ def test_tables_hold_the_contracts_figures_in_whatever_order_streams_are_numbere
             sets = connected_sets(case.model, case.component, order=order)
             assert sets is not None
             assert_tables(sets, case.reference, [streams[k] for k in sets.order.tolist()])
+
+
+def test_first_observed_is_the_first_observed_set_inside_every_set() -> None:
+    rng = random.Random(5)
+    for n in range(2, 8):
+        observed = rng.sample(range(3, 1 << n), min(12, (1 << n) - 3))
+        table = first_observed(ints(observed), n, 1 << 40)
+        for mask in range(1 << n):
+            assert table[mask] == next((o for o, inside in enumerate(observed) if inside & ~mask == 0), len(observed))
+        assert first_observed(ints(observed), n, 0).size == 0  # where looking through them takes less
 
 
 def test_place_of_a_set_is_where_it_stands_in_the_table() -> None:

@@ -12,62 +12,16 @@ import pytest
 from numpy.typing import NDArray
 
 from solvers.jtree.compiled.binary_tree import binary_splits, members_as_rows
+from solvers.jtree.compiled.blocks import empty_lists, few_of, least_shares, sort_lists, usable_sets
 from solvers.jtree.compiled.bounds import Bounds, bounds_of, code_excess, inside_and_outside, partial_results
-from solvers.jtree.compiled.cost import Prices, binary_excess, rounded_down, weights_of
+from solvers.jtree.compiled.cost import Prices, rounded_down, weights_of
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.orders import plain_mjoins, wide_mjoin_excess
-from solvers.jtree.compiled.partitions import (
-    AT,
-    FRONT,
-    HERE,
-    POINTS,
-    TOLD_TO_STOP,
-    Room,
-    add_to_lists,
-    begin_partitions,
-    empty_inside,
-    empty_lists,
-    empty_partition,
-    first_bound,
-    least_shares,
-    list_inside,
-    next_partition,
-    nothing_kept,
-    partition_bound,
-    place_block,
-    sort_lists,
-)
+from solvers.jtree.compiled.questions import FRONTIER, FULL, LEAST_BYTES, LEAST_CPU, LEAST_LOAD, STOPPED, Limits, Stairs, as_seeds, tightened
 from solvers.jtree.compiled.regions import solve_region
 from solvers.jtree.compiled.seeds import ONE_PLAN, Seeds, seeds
-from solvers.jtree.compiled.staircase import lighter, room_for
-from solvers.jtree.compiled.staircases import (
-    FRONTIER,
-    FULL,
-    LEAST_BYTES,
-    LEAST_CPU,
-    LEAST_LOAD,
-    STOPPED,
-    Limits,
-    Stairs,
-    as_seeds,
-    at_once,
-    begin_search,
-    begin_set,
-    binary_joins,
-    choose_points,
-    climbed,
-    few_of,
-    joins_of,
-    keep_set,
-    last_points,
-    mjoin_cost,
-    plain_join,
-    staircases,
-    tightened,
-    usable_sets,
-    write_row,
-)
-from solvers.model.connected import partitions
+from solvers.jtree.compiled.staircase import dominated, lighter, room_for
+from solvers.jtree.compiled.staircases import at_once, climbed, from_seeds, staircases
 from tests.solvers.compiled.cases import SHAPES, Case, a_case, assert_same_staircase, cases, close, divided
 from tests.solvers.reference import Step, positions
 
@@ -278,30 +232,17 @@ def test_wide_mjoin_excess_is_that_of_the_best_probe_orders() -> None:
             case.assert_excess(found, blocks, case.reference.join(blocks))
 
 
-# Partitions
+# Blocks
 
 
 def all_usable(case: Case) -> NDArray[np.bool_]:
     return np.ones(case.sets.mask.size, np.bool_)
 
 
-def a_room(case: Case, bounds: Bounds) -> Room:
-    """All sets are kept, each as cheaply as nothing: nothing is dropped."""
-    usable = all_usable(case)
-    kept, lists = nothing_kept(case.sets, bounds, usable), empty_lists(case.sets, usable)
-    kept.points[:] = 1
-    for s in range(case.n, case.sets.mask.size - 1):
-        add_to_lists(case.sets, lists, s)
-    frontier, limit, counts = room_for(50), np.full(2, np.inf), np.zeros(5, np.int64)
-    return Room(kept, lists, empty_inside(case.n, lists.listed.size), empty_partition(case.n), room_for(50), limit.copy(), frontier, limit, counts)
-
-
-def test_least_shares_and_nothing_kept_are_never_above_what_a_stream_costs_in_any_block() -> None:
+def test_least_shares_are_never_above_what_a_stream_costs_in_any_block() -> None:
     for _, case in cases(60, 3, 8, salt=71):
         bounds = bounds_of(case.sets, case.prices, going_on())
         share = least_shares(case.sets, bounds, all_usable(case))
-        kept = nothing_kept(case.sets, bounds, all_usable(case))
-        assert np.array_equal(kept.share, share) and (kept.bound[: case.n] >= 0.0).all() and not kept.e.any() and not kept.points.any()
         for s, mask in enumerate(case.sets.mask[:-1].tolist()):
             own = float(bounds.kept_e[s] + bounds.inside[s]) if s >= case.n else 0.0
             for t in range(case.n):
@@ -309,12 +250,15 @@ def test_least_shares_and_nothing_kept_are_never_above_what_a_stream_costs_in_an
                 assert math.fsum(share[t, i] for i in positions(mask)) <= whole * ROUNDED
 
 
-def test_empty_lists_and_add_to_lists_and_sort_lists_hold_blocks_by_lowest_stream_and_size_and_bound() -> None:
+def test_empty_lists_and_sort_lists_hold_blocks_by_lowest_stream_and_size_and_bound() -> None:
     for rng, case in cases(60, 3, 9, salt=72):
         lists, masks, width = empty_lists(case.sets, all_usable(case)), case.sets.mask.tolist(), case.n + 1
         bound = np.array([float(rng.randint(0, 4)) for _ in masks])
+        assert [lists.listed[lists.begin[i * width + 1]] for i in range(case.n)] == list(range(case.n))
         for s in range(case.n, len(masks) - 1):
-            add_to_lists(case.sets, lists, s)
+            g = positions(masks[s])[0] * width + masks[s].bit_count()
+            lists.listed[lists.end[g]] = s
+            lists.end[g] += 1
         for size in range(1, case.n):
             sort_lists(lists, bound, case.n, size)
             for low in range(case.n):
@@ -324,152 +268,23 @@ def test_empty_lists_and_add_to_lists_and_sort_lists_hold_blocks_by_lowest_strea
                 assert own == sorted(wanted, key=lambda s: (bound[s], s))
 
 
-def test_list_inside_and_empty_inside_and_empty_partition_and_begin_partitions_know_what_lacks_each_block() -> None:
-    for rng, case in cases(60, 3, 9, salt=73):
-        if case.n < 3:
-            continue
-        bounds = bounds_of(case.sets, case.prices, going_on())
-        room, masks = a_room(case, bounds), case.sets.mask.tolist()
-        v = rng.choice([s for s, mask in enumerate(masks) if mask.bit_count() > 2])
-        filled = list_inside(case.sets, room.lists, room.inside, case.prices.made, v)
-        inside = room.inside
-        assert sorted(inside.block[:filled].tolist()) == [s for s, mask in enumerate(masks) if mask & ~masks[v] == 0 and s != v]
-        for block, less, lack in zip(inside.block[:filled], inside.less[:filled], inside.lack[:filled], strict=True):
-            rest = masks[v] & ~masks[block]
-            assert (less < 0) == (rest not in masks) and (less < 0 or masks[less] == rest)
-            assert lack == (math.inf if less < 0 else case.prices.made * case.sets.size[less])
-        begin_partitions(case.sets, room.kept, room.partition, v, filled)
-        assert close(room.partition.e[0], math.fsum(room.kept.share[1, i] for i in positions(masks[v])))
-
-
-def test_next_partition_meets_every_partition_once_where_nothing_is_known() -> None:
-    for rng, case in cases(90, 3, 8, salt=74):
-        if case.n < 3:
-            continue
-        bounds = bounds_of(case.sets, case.prices, going_on())
-        room, masks = a_room(case, bounds), case.sets.mask.tolist()
-        v = rng.choice([s for s, mask in enumerate(masks) if mask.bit_count() > 2])
-        room.counts[AT] = v
-        begin_partitions(case.sets, room.kept, room.partition, v, list_inside(case.sets, room.lists, room.inside, case.prices.made, v))
-        found = []
-        while number := next_partition(case.sets, case.prices, bounds, room, going_on()):
-            found.append(frozenset(masks[block] for block in room.partition.blocks[:number].tolist()))
-        wanted = {frozenset(parts) for parts in partitions(case.sets.neighbours.tolist(), masks[v]) if len(parts) > 2}
-        # No pipeline ends where all of V without one block is in pieces.
-        assert len(found) == len(set(found)) and set(found) == {parts for parts in wanted if any(masks[v] & ~part in masks for part in parts)}
-
-
-def test_next_partition_ends_when_it_is_told_to() -> None:
-    case = a_case(random.Random(1), 9, "clique")
-    bounds = bounds_of(case.sets, case.prices, going_on())
-    room, v = a_room(case, bounds), case.sets.mask.size - 1
-    room.counts[AT] = v
-    begin_partitions(case.sets, room.kept, room.partition, v, list_inside(case.sets, room.lists, room.inside, case.prices.made, v))
-    found = 1
-    while found > 0:
-        found = next_partition(case.sets, case.prices, bounds, room, np.ones(2, np.int64))
-    assert found == TOLD_TO_STOP
-
-
-def test_first_bound_and_place_block_and_partition_bound_are_never_above_the_best_mjoin() -> None:
-    """Of random partitions, block by block, in the order in which the search places them."""
-    tight = 0
-    for rng, case in cases(150, 4, 8, salt=75):
-        bounds = bounds_of(case.sets, case.prices, going_on())
-        room, masks = a_room(case, bounds), case.sets.mask.tolist()
-        whole = rng.choice([mask for mask in case.masks if mask.bit_count() > 3] or [0])
-        blocks = divided(rng, case.reference, whole, 5) if whole else ()
-        if len(blocks) < 3:
-            continue
-        v = case.place(whole)
-        for s in range(case.n, len(masks) - 1):
-            room.kept.e[s], room.kept.m[s], room.kept.o[s] = bounds.kept_e[s] + bounds.inside[s], bounds.kept_m[s], 1
-        filled = list_inside(case.sets, room.lists, room.inside, case.prices.made, v)
-        place = {int(block): k for k, block in enumerate(room.inside.block[:filled])}
-        lack = {block: float(room.inside.lack[place[case.place(block)]]) for block in blocks}
-        first = min(blocks, key=lambda block: (lack[block], place[case.place(block)]))
-        order = [first, *sorted((block for block in blocks if block != first), key=lambda block: case.numbered(block) & -case.numbered(block))]
-        places = [case.place(block) for block in order]
-        paid = case.paid(blocks)
-        most = case.reference.join(blocks) - paid + math.fsum(room.kept.e[s] for s in places)
-        slack = 1e-12 * (paid + most)
-        assert first_bound(case.sets, bounds, room.kept, int(masks[v]), places[0], lack[first]) <= most * ROUNDED + slack
-        partition, left, bound = room.partition, int(masks[v]) & ~masks[places[0]], 0.0
-        partition.at[1] = place[places[0]]
-        partition.blocks[0], partition.first[0], partition.second[0] = places[0], math.inf, math.inf
-        for depth, s in enumerate(places[1:], 1):
-            left &= ~masks[s]
-            place_block(case.sets, case.prices, partition, depth, s)
-            partition.second[depth] = min(partition.second[depth - 1], room.inside.lack[place[s]])
-            bound = partition_bound(case.sets, bounds, room.kept, room.inside, partition, depth, left)
-            assert bound <= most * ROUNDED + slack
-        tight += bound > 0.5 * most
-    assert tight > 20  # nothing at all would be a bound, too
-
-
 # The search itself
 
 
-def test_begin_search_and_usable_sets_and_begin_set_and_plain_join_and_joins_of_and_keep_set_climb_set_by_set() -> None:
-    """The search taken apart: each set's staircase is the plain one of its own joins, but for points that its frontier already beats."""
-    for _, case in cases(60, 3, 7, salt=76):
-        sets, prices, bounds = case.sets, case.prices, bounds_of(case.sets, case.prices, going_on())
-        limits = within(case)
-        work, usable = begin_search(sets, bounds, without_seeds(case), limits, ROOM)
-        room, kept = work.room, work.room.kept
-        assert usable[:-1].all() and np.array_equal(usable, usable_sets(sets, bounds, few_of(sets, 0), room.frontier, room.limit, 0))
-        size = 2
-        for v in range(case.n, sets.mask.size):
-            if int(sets.mask[v]).bit_count() > size:
-                sort_lists(room.lists, kept.bound, case.n, size)
-                size = int(sets.mask[v]).bit_count()
-            assert begin_set(sets, prices, bounds, room, v) and room.counts[AT] == v and room.counts[HERE] == room.counts[FRONT] == 0
-            plain_join(sets, prices, bounds, limits, room)
-            if size > 2:
-                assert joins_of(sets, prices, bounds, limits, work, going_on()) == 0
-            count, leaves = int(room.counts[HERE]), [1 << i for i in positions(case.masks[v])]
-            found = [(e + case.paid(leaves), m) for e, m in zip(room.here.e[:count].tolist(), room.here.m[:count].tolist(), strict=True)]
-            assert_same_staircase(found, case.reference.staircase(leaves), rounding(case))
-            if v < sets.mask.size - 1:
-                before = int(room.counts[POINTS])
-                assert keep_set(sets, bounds, work) == 0 and room.counts[POINTS] == before + count == kept.first[v] + kept.points[v]
-                assert kept.e[v] == room.here.e[0] + bounds.kept_e[v] and kept.m[v] == room.here.m[count - 1] + bounds.kept_m[v]
-
-
-def test_binary_joins_and_choose_points_and_last_points_and_write_row_and_mjoin_cost_price_one_set() -> None:
-    """Three streams in a row: what the two binary joins and the mjoin cost, and what the rows say of them."""
-    for seed in range(40):
-        case = a_case(random.Random(seed), 3, "chain")
-        sets, prices, bounds = case.sets, case.prices, bounds_of(case.sets, case.prices, going_on())
-        limits, v = within(case), case.sets.mask.size - 1
-        work, _ = begin_search(sets, bounds, without_seeds(case), limits, ROOM)
-        room = work.room
-        for pair in range(3, v):
-            begin_set(sets, prices, bounds, room, pair)
-            plain_join(sets, prices, bounds, limits, room)
-            keep_set(sets, bounds, work)
-        begin_set(sets, prices, bounds, room, v)
-        list_inside(sets, room.lists, room.inside, prices.made, v)
-        assert binary_joins(sets, prices, bounds, limits, work) == 0
-        ways = []
-        for pair in range(3, v):
-            (other,) = [i for i in range(3) if not sets.mask[pair] >> i & 1]
-            ways.append((binary_excess(sets, prices, pair, other) + room.kept.e[pair], float(room.kept.m[pair])))
-        count = int(room.counts[HERE])
-        assert set(zip(room.here.e[:count].tolist(), room.here.m[:count].tolist(), strict=True)) <= set(ways) and count
-        assert room.here.e[0] == min(e for e, _ in ways)
-        row = int(room.here.row[0])
-        assert work.points.entries[row] == 2 and sum(entry >= 0 for entry in work.points.entries[row + 1 : row + 3]) == 1
-        # The mjoin, by hand.
-        room.partition.blocks[:3], room.partition.piped[:3] = (0, 1, 2), 0.0
-        cost = mjoin_cost(sets, prices, work, 3)
-        if cost < room.here.e[0]:
-            case.assert_excess(cost, tuple(case.leaves), case.reference.join(tuple(case.leaves)))
-        assert choose_points(sets, bounds, limits, work, 3, cost) == 0 and room.here.m[room.counts[HERE] - 1] == 0.0
-        used = write_row(work.points, room, work.choice, case.n, 3)
-        assert work.points.entries[used : used + 4].tolist() == [3, -1, -2, -3]
-        work.choice.e[0], work.choice.m[0], work.choice.o[0] = 0.0, 0.0, 1
-        assert last_points(sets, bounds, limits, work, 3, 0, 0) == 0 and room.here.e[0] == 0.0 and room.counts[HERE] == 1
+def test_from_seeds_and_usable_sets_begin_with_what_the_seeds_do_not_beat() -> None:
+    for rng, case in cases(60, 3, 8, salt=76):
+        start, bounds = some_seeds(case, 3), bounds_of(case.sets, case.prices, going_on())
+        frontier, limits = room_for(100), within(case, held=float(start.m.max()) * rng.choice((0.5, 2.0)))
+        count, limit_e, limit_m = from_seeds(start, limits, frontier)
+        assert [(e, m) for e, m in zip(start.e, start.m, strict=True) if m <= limits.cap_m] == list(
+            zip(frontier.e[:count], frontier.m[:count], strict=True)
+        )
+        assert (limit_e, limit_m) == (limits.cap_e, limits.cap_m)
+        usable = usable_sets(bounds, few_of(case.sets, 0), frontier, count, limit_e, limit_m)
+        assert usable[: case.n].all() and not usable[-1]
+        for s in range(case.n, case.sets.mask.size - 1):
+            e, m = float(bounds.kept_e[s] + bounds.inside[s] + bounds.outside[s]), float(bounds.kept_m[s])
+            assert usable[s] == (e <= limit_e and m <= limit_m and not dominated(frontier.e, frontier.m, frontier.o, count, e, m, 2))
 
 
 def assert_answers(rng: random.Random, case: Case, wanted: list[Step], start: Seeds) -> None:

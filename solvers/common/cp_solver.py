@@ -1,0 +1,18 @@
+"""OR-Tools' CP-SAT, set up so that it gives the same answer every time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["repeatable_solver"]
+
+
+def repeatable_solver(seconds: float, seed: int = 0) -> Any:
+    """A solver of one worker with a fixed seed, for so many seconds: several workers would race each other."""
+    from ortools.sat.python import cp_model  # takes a second to import
+
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed
+    solver.parameters.max_time_in_seconds = seconds
+    return solver
