@@ -113,8 +113,14 @@ class Cells:
 
     def work_off(self, batch: Batch, watermark: int) -> Counter[tuple[int, ...]]:
         found: Counter[tuple[int, ...]] = Counter()
+        frames = {stream.name: self._frame(stream, batch[stream.name]) for stream in self.program.streams if batch.get(stream.name)}
+        places = {name: placed(frame, name, self.grid) for name, frame in frames.items()}
         for cell in range(self.grid.cells):
-            arrivals = self._sent(batch, cell)
+            arrivals = {}
+            for name, frame in frames.items():
+                comes = np.isin(cell - places[name], self.grid.offsets(name))
+                if comes.any():
+                    arrivals[name] = frame.filter(pl.Series(comes))
             store = self.stores.setdefault(cell, Memory())
             if not arrivals:
                 self.outcomes.append(evict(self.program, self.grid, cell, store, watermark))
@@ -125,17 +131,6 @@ class Cells:
             for frame in results:
                 found.update(frame.iter_rows())
         return found
-
-    def _sent(self, batch: Batch, cell: int) -> dict[str, pl.DataFrame]:
-        """The rows that come to a cell."""
-        sent = {}
-        for stream in self.program.streams:
-            frame = self._frame(stream, batch.get(stream.name, ()))
-            first = placed(frame, stream.name, self.grid)
-            comes = np.isin(cell - first, self.grid.offsets(stream.name))
-            if comes.any():
-                sent[stream.name] = frame.filter(pl.Series(comes))
-        return sent
 
     def _frame(self, stream: Stream, rows: Sequence[Arrival]) -> pl.DataFrame:
         columns: dict[str, list[int]] = {"ts": [row["ts"] for row in rows], "h": [_hash(stream.name, sorted(row.items())) for row in rows]}
