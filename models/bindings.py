@@ -33,6 +33,8 @@ class StreamBinding(Model):
     """The column, or SQL expression, of a row's time."""
     watermark: Annotated[str, Field(examples=["10 seconds"])] = "0 seconds"
     """How late a row may come, as a Spark interval."""
+    idle_after: Annotated[str | None, Field(examples=["60 seconds"])] = None
+    """A stream without a row for so long, as a Spark interval, holds no watermark back; its rows that are late because of that are dropped."""
     columns: Annotated[dict[Identifier, Expression], Field(examples=[{"auction": "auction"}])] = {}
     """Plan attribute → column or SQL expression; by default the column of the same name."""
 

@@ -45,6 +45,8 @@ class Progress:
     """Rows made; None where the engine does not count them."""
     late: int
     """Rows dropped because they came past the watermark."""
+    idle_late: int = 0
+    """Rows dropped because their stream had been silent for longer than its `idle_after`, and the watermark had gone on without it."""
     shed_rows: int = 0
     """Rows that were not let in, as the plan's allocation says."""
     shed_probes: int = 0
@@ -150,8 +152,9 @@ class Pipeline:
             statistics = self._measuring.summary() if self._measuring else {}
             results = statistics.get("results")
             shed = statistics.get("shed", {"rows": 0, "probes": 0})
+            idle_late = sum(stream["idle_late"] for stream in statistics.get("streams", ()))
             return Progress(
-                self._query.isActive, self._batches, self._rows, results, self._late, shed["rows"], shed["probes"], statistics, self._last
+                self._query.isActive, self._batches, self._rows, results, self._late, idle_late, shed["rows"], shed["probes"], statistics, self._last
             )
 
     def _running(self) -> StreamingQuery:
@@ -240,7 +243,7 @@ class Pipeline:
         else:
             self._lines.append(text)
             folder.write(STATISTICS, "".join(self._lines))
-        folder.write(METRICS, metrics_text(summary, seconds, self.plan.cost.memory_bytes))
+        folder.write(METRICS, metrics_text(summary, seconds, self.plan.cost))
 
 
 def changeable(bindings: Bindings, spark: SparkSession) -> dict[str, str]:

@@ -24,7 +24,7 @@ from models.plan import Plan
 from models.request import Comparison, Query
 from spark_adapter.documents import check_tree
 from spark_adapter.errors import BindingError, Fault
-from spark_adapter.expressions import SPARK_ERRORS, ExpressionError, analyzed, column_or_expression, quietly, quoted, references, said
+from spark_adapter.expressions import SPARK_ERRORS, ExpressionError, analyzed, column_or_expression, milliseconds, quietly, quoted, references, said
 
 __all__ = ["attributes", "read_streams", "result_columns"]
 
@@ -130,6 +130,8 @@ def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: Spark
         faults.append((f"{at}/event_time", f"the event time of {name}, {error}"))
     except SPARK_ERRORS as error:
         faults.append((f"{at}/watermark", f"the watermark of {name} must be an interval like '10 seconds', got {binding.watermark!r}: {said(error)}"))
+    if binding.idle_after is not None:
+        faults += _wrong_silence(name, binding.idle_after, spark)
     columns: dict[str, tuple[Column, T.DataType]] = {}
     for attribute in wanted:
         text = binding.columns.get(attribute, quoted(attribute))
@@ -141,6 +143,15 @@ def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: Spark
             hint = "" if given else f"; say under columns what {attribute} is, among {', '.join(frame.columns)}"
             faults.append((f"{at}/columns/{attribute}", f"{name}.{attribute}, {error}{hint}"))
     return _Opened(frame, event_time, columns)
+
+
+def _wrong_silence(name: str, text: str, spark: SparkSession) -> Iterator[Fault]:
+    example = f"the idle_after of {name} must be an interval above 0, like '60 seconds', got {text!r}"
+    try:
+        if milliseconds(spark, text) <= 0:
+            yield f"/streams/{name}/idle_after", example
+    except SPARK_ERRORS as error:
+        yield f"/streams/{name}/idle_after", f"{example}: {said(error)}"
 
 
 # Formats that are Spark's own but come in packages of their own.

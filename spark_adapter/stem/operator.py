@@ -29,6 +29,7 @@ from spark_adapter.stem.frames import chosen
 from spark_adapter.stem.probes import joined, pairs_within
 from spark_adapter.stem.program import FOREVER, META, Join, Program, Route, Segment, Step
 from spark_adapter.stem.shares import Grid
+from spark_adapter.stem.silence import Heard, idle, listen, wake
 from spark_adapter.stem.state import Notes, Part, State, Store
 from spark_adapter.stem.windows import Windows, least_watermark
 
@@ -57,19 +58,26 @@ class _Counts:
 
 
 def work_off(
-    program: Program, grid: Grid, cell: int, store: Store, arrivals: Mapping[str, pl.DataFrame], watermark: int
+    program: Program,
+    grid: Grid,
+    cell: int,
+    store: Store,
+    arrivals: Mapping[str, pl.DataFrame],
+    watermark: int,
+    heard: Heard | None = None,
 ) -> Generator[pl.DataFrame, None, Outcome]:
     """Work off one batch: yields results as they are made. `arrivals` has per stream a frame with `ts` in microseconds, `h`, attributes and payload.
 
     Rows with an event time below `watermark` are late: dropped and counted. Everything a later row cannot need is dropped too. State is written
-    when the last result has been taken.
+    when the last result has been taken. `heard` is what the batch tells all cells, where streams may be idle.
     """
-    return _Batch(program, grid, cell, store, watermark).work_off(arrivals)
+    return _Batch(program, grid, cell, store, watermark, heard).work_off(arrivals)
 
 
 def evict(program: Program, grid: Grid, cell: int, store: Store, watermark: int) -> Outcome:
     """Drop what the watermark has passed, in a cell that no row came to."""
     notes = Notes.read(store.get(META))
+    watermark = notes.holding(watermark)
     state = State(program, store, notes, Windows(program, notes.counts), watermark)
     state.keep(watermark)
     return Outcome({"cell": cell} | _held(program, grid, cell, state, watermark), state.expires())
@@ -85,12 +93,18 @@ def _held(program: Program, grid: Grid, cell: int, state: State, watermark: int)
 class _Batch:
     """One batch in one cell."""
 
-    def __init__(self, program: Program, grid: Grid, cell: int, store: Store, watermark: int) -> None:
-        self.program, self.grid, self.cell, self.watermark = program, grid, cell, watermark
+    def __init__(self, program: Program, grid: Grid, cell: int, store: Store, watermark: int, heard: Heard | None) -> None:
+        self.program, self.grid, self.cell, self.heard = program, grid, cell, heard
         notes = Notes.read(store.get(META))
         notes.batch += 1
         if notes.run != program.run:
             notes.run, notes.latest = program.run, {}
+            if heard is not None:
+                wake(program, notes, heard.now)
+        self.all_reached = watermark
+        """The watermark that all streams have reached."""
+        self.watermark = watermark = notes.holding(watermark)
+        """The one that holds: streams that are idle need not have reached it."""
         self.notes = notes
         self.windows = Windows(program, notes.counts)
         self.state = State(program, store, notes, self.windows, watermark)
@@ -109,14 +123,17 @@ class _Batch:
             yield frame
         probed = time.process_time()
         caches = self.caches.keep(self.grid, self.cell)
+        if self.heard is not None:
+            listen(self.program, self.notes, self.heard)
         # The watermark of the next batch is at least this: what it passes need not be kept.
-        horizon = least_watermark(self.program, self.notes.latest, self.watermark)
+        horizon = least_watermark(self.program, self.notes.latest, self.notes.holding(self.watermark))
         self.state.keep(horizon)
         held = _held(self.program, self.grid, self.cell, self.state, horizon)
         ended = time.process_time()
         statistics = {
             "cell": self.cell,
             "watermark": self.watermark,
+            "idle": [] if self.heard is None else idle(self.program, self.notes, self.heard.now),
             "streams": streams,
             "steps": [[*step, c.rows_in, c.rows_out, c.pairs, c.measured, c.cpu, c.shed] for step, c in self.counts.items()],
             **held,
@@ -141,7 +158,9 @@ class _Batch:
                 self.notes.latest[stream.name] = max(last, self.notes.latest.get(stream.name, last))
             let_in = chosen(kept, self.program.admitted, salt=0)
             if self.grid.home(self.cell, (stream.name,)):
-                seen[stream.name] = {"rows": kept.height, "late": frame.height - kept.height, "shed": kept.height - let_in.height}
+                late = frame.filter(pl.col("ts") < self.all_reached).height
+                outrun = frame.height - kept.height - late
+                seen[stream.name] = {"rows": kept.height, "late": late, "idle_late": outrun, "shed": kept.height - let_in.height}
                 if kept.height:
                     seen[stream.name] |= {"first": first, "last": last}
             if let_in.height:

@@ -85,6 +85,10 @@ class Notes:
         found: dict[str, Any] = {name: getattr(self, name) for name in names}
         return compressed(json.dumps(found | {"pieces": [piece.noted() for piece in self.pieces]}).encode())
 
+    def holding(self, watermark: int) -> int:
+        """The watermark that holds: this one, which all streams have reached, or that of the streams which are not idle."""
+        return watermark if self.passed is None else max(watermark, self.passed)
+
     def shared(self) -> dict[str, Any]:
         """What every cell knows."""
         return {"heard": self.heard, "passed": self.passed}

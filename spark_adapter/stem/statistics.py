@@ -22,6 +22,7 @@ __all__ = ["Measured"]
 class _Stream:
     rows: int = 0
     late: int = 0
+    idle_late: int = 0
     shed: int = 0
     first: int | None = None
     last: int | None = None
@@ -36,6 +37,7 @@ class _Stream:
     def add(self, note: Mapping[str, int]) -> None:
         self.rows += note["rows"]
         self.late += note["late"]
+        self.idle_late += note["idle_late"]
         self.shed += note["shed"]
         if "first" in note:
             self.first = note["first"] if self.first is None else min(self.first, note["first"])
@@ -125,6 +127,8 @@ class Measured:
         self._caches: dict[tuple[int, str], tuple[int, float]] = {}
         self._workers = _Workers()
         self._pieces: dict[int, int] = {}
+        self._idle: list[str] = []
+        self._watermark: int | None = None
 
     def add(self, notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Take in the notes of one batch; returns that batch's figures."""
@@ -137,6 +141,9 @@ class Measured:
             for key, seen in note.get("caches", {}).items():
                 self._caches[note["cell"], key] = (seen["rows"], seen["bytes"])
             self._pieces[note["cell"]] = note["pieces"]
+            self._idle = note.get("idle", self._idle)
+            if "watermark" in note:
+                self._watermark = max(note["watermark"], note["watermark"] if self._watermark is None else self._watermark)
             if "worker" in note:
                 self._workers.cells[note["cell"]] = note["worker"]
         return self._said(batch)
@@ -193,7 +200,8 @@ class Measured:
                         )
         return {
             "streams": [
-                {"stream": stream.name, "rows": arrived.rows, "late": arrived.late, "shed": arrived.shed, "rate": arrived.rate}
+                {"stream": stream.name, "rows": arrived.rows, "late": arrived.late, "idle_late": arrived.idle_late}
+                | {"shed": arrived.shed, "rate": arrived.rate}
                 for stream in self.program.streams
                 if (arrived := figures.streams.get(stream.name)) is not None
             ],
@@ -213,18 +221,22 @@ class Measured:
             "shed": {"rows": sum(seen.shed for seen in figures.streams.values()), "probes": sum(seen.shed for seen in figures.steps.values())},
             "workers": self._workers.said(figures.restored),
             "pieces": sum(self._pieces.values()),
+            "watermark": self._watermark,
             "watermark_held_by": self._holder(),
+            "idle": list(self._idle),
             "store": _store(figures.traffic),
             "cpu_seconds": dict(sorted(figures.cpu.items())),
         }
 
     def _holder(self) -> dict[str, Any] | None:
-        """The stream that the watermark waits for, and by how many seconds of event time the furthest stream is ahead of it.
+        """The stream that the watermark waits for, and by how many seconds of event time the furthest stream is ahead of it; none that is idle.
 
         Without seconds where it has had no row in this run: then there is no watermark but that of the run before.
         """
         reached: dict[str, int] = {}
         for stream in self.program.streams:
+            if stream.name in self._idle:
+                continue
             seen = self.total.streams.get(stream.name)
             if seen is None or seen.last is None:
                 return {"stream": stream.name, "seconds": None} if any(other.rows for other in self.total.streams.values()) else None

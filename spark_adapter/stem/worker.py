@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,11 +32,14 @@ if TYPE_CHECKING:
 
     from spark_adapter.stem.operator import Outcome
     from spark_adapter.stem.shelf import Shelf
+    from spark_adapter.stem.silence import Heard
 
-__all__ = ["OUTPUT", "PACKETS", "CellProcessor", "Packer", "Unpacker"]
+__all__ = ["NOW", "OUTPUT", "PACKETS", "CellProcessor", "Packer", "Unpacker"]
 
 PACKETS = "cell INT, stream STRING, rows BINARY"
 OUTPUT = "rows BINARY, file STRING, note STRING"
+NOW = "now"  # the column of the batch's time, in milliseconds, where streams may be idle
+TOLD = ""  # in place of a stream: a packet without rows that tells a cell what the batch has (see `silence`)
 RESULT_ROWS = 100_000  # rows of one packet of results: some ten megabytes
 BEFORE_ALL = -(1 << 62)  # the watermark while there is none
 
@@ -81,6 +84,10 @@ class Packer:
             frame = pl.from_arrow(batch)
             assert isinstance(frame, pl.DataFrame)
             frame.columns = list(self.columns)
+            told = None
+            if NOW in frame.columns:
+                told = json.dumps({"stream": self.stream, "latest": frame["ts"].max(), "now": frame[NOW][0]}).encode()
+                frame = frame.drop(NOW)
             if coordinates:
                 base = pl.sum_horizontal([pl.col(name).cast(pl.Int32) * stride for name, stride in coordinates.items()])
                 parts = frame.with_columns(base.alias("base")).drop(*coordinates).partition_by("base", as_dict=True, include_key=False)
@@ -92,7 +99,12 @@ class Packer:
                 packet = encode(part)
                 cells += [self.keys[int(first) + offset] for offset in offsets]
                 packets += [packet] * len(offsets)
-            columns = [pa.array(cells, pa.int32()), pa.array([self.stream] * len(cells), pa.string()), pa.array(packets, pa.binary())]
+            streams = [self.stream] * len(cells)
+            if told is not None:
+                cells += self.keys
+                packets += [told] * len(self.keys)
+                streams += [TOLD] * len(self.keys)
+            columns = [pa.array(cells, pa.int32()), pa.array(streams, pa.string()), pa.array(packets, pa.binary())]
             yield pa.RecordBatch.from_arrays(columns, names=["cell", "stream", "rows"])
 
 
@@ -164,14 +176,18 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         from spark_adapter.stem.operator import work_off
 
         packets: dict[str, list[pl.DataFrame]] = {}
+        told: list[dict[str, Any]] = []
         for some in rows:
             for stream, packet in zip(some["stream"], some["rows"], strict=True):
-                packets.setdefault(stream, []).append(decode(bytes(packet)))
+                if stream == TOLD:
+                    told.append(json.loads(bytes(packet)))
+                else:
+                    packets.setdefault(stream, []).append(decode(bytes(packet)))
         arrivals = {stream: pl.concat(frames) for stream, frames in packets.items()}
         del packets
         cell = self.cells[int(key[0])]
         store = self._store(cell)
-        batch = work_off(self.program, self.grid, cell, store, arrivals, _watermark(timerValues))
+        batch = work_off(self.program, self.grid, cell, store, arrivals, _watermark(timerValues), _heard(told))
         outcome = yield from _handed_out(batch, store.shelf)
         yield self._noted(store, outcome)
 
@@ -208,6 +224,18 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
             self.handle.registerTimer(wanted)
         worker = {"name": f"{gethostname()}/{os.getpid()}", "private": _private(), "disk": store.shelf.size(), "restored": store.restored}
         return _said(note=json.dumps(outcome.statistics | {"worker": worker}))
+
+
+def _heard(told: Sequence[Mapping[str, Any]]) -> Heard | None:
+    """What the packers of all streams tell, together; None where they tell nothing."""
+    from spark_adapter.stem.silence import Heard
+
+    if not told:
+        return None
+    latest: dict[str, int] = {}
+    for said in told:
+        latest[said["stream"]] = max(said["latest"], latest.get(said["stream"], said["latest"]))
+    return Heard(told[0]["now"], latest)
 
 
 def _handed_out(batch: Generator[pl.DataFrame, None, Outcome], shelf: Shelf) -> Generator[pd.DataFrame, None, Outcome]:

@@ -24,6 +24,7 @@ from spark_adapter.stem.program import Program, Stream, program_of
 from spark_adapter.stem.relayout import emptied, filled, placed
 from spark_adapter.stem.shares import Grid, choose_grid
 from spark_adapter.stem.shelf import Shelf
+from spark_adapter.stem.silence import Heard
 from tests.spark_adapter.plans import Shape, make_plan
 
 __all__ = [
@@ -93,6 +94,8 @@ class Cells:
     parallelism: int = 1
     delays: Mapping[str, int] | None = None
     """Milliseconds by which watermarks trail the streams, for those who know."""
+    idle_after: Mapping[str, int] | None = None
+    """Milliseconds after which nobody waits for a silent stream, where there are such streams."""
     runs: int = 0
     outcomes: list[Outcome] = field(default_factory=list)
     slices: list[int] = field(default_factory=list)
@@ -109,12 +112,14 @@ class Cells:
         """Go on with another plan over the same states."""
         self.plan = plan
         self.runs += 1
-        self.program = program_of(plan, {stream.name: 1 for stream in plan.query.streams}, self.delays, f"run {self.runs}")
+        self.program = program_of(plan, {stream.name: 1 for stream in plan.query.streams}, self.delays, f"run {self.runs}", self.idle_after)
 
-    def work_off(self, batch: Batch, watermark: int) -> Counter[tuple[int, ...]]:
+    def work_off(self, batch: Batch, watermark: int, now: int = 0) -> Counter[tuple[int, ...]]:
+        """The results of a batch; where streams may be idle, `now` is its time in milliseconds."""
         found: Counter[tuple[int, ...]] = Counter()
         frames = {stream.name: self._frame(stream, batch[stream.name]) for stream in self.program.streams if batch.get(stream.name)}
         places = {name: placed(frame, name, self.grid) for name, frame in frames.items()}
+        heard = Heard(now, {name: max(row["ts"] for row in batch[name]) for name in frames}) if self.program.listening else None
         for cell in range(self.grid.cells):
             arrivals = {}
             for name, frame in frames.items():
@@ -122,10 +127,10 @@ class Cells:
                 if comes.any():
                     arrivals[name] = frame.filter(pl.Series(comes))
             store = self.stores.setdefault(cell, Memory())
-            if not arrivals:
+            if not arrivals and not (heard and frames):
                 self.outcomes.append(evict(self.program, self.grid, cell, store, watermark))
                 continue
-            results, outcome = drained(work_off(self.program, self.grid, cell, store, arrivals, watermark))
+            results, outcome = drained(work_off(self.program, self.grid, cell, store, arrivals, watermark, heard if frames else None))
             self.outcomes.append(outcome)
             self.slices += [frame.height for frame in results]
             for frame in results:

@@ -76,6 +76,14 @@ def test_a_stream_that_stalls_is_named() -> None:
     assert held_by({"stream": "b", "seconds": None}) == "b, no row yet"
 
 
+def test_a_stream_that_is_passed_over_is_named_and_its_late_rows_are_told_apart() -> None:
+    """The lag is that to the watermark that holds, which is ahead of Spark's."""
+    now = Measured(8741, 3, 60, idle_late=5, idle=("b",), watermark=1767226329_500_000)
+    tick = tick_of(REPORT, Measured(0, 0, 0, idle_late=1), now)
+    assert "| watermark 20.0 s behind | not waiting for b | 2.5 s | 3 late | 4 late after silence" in line(tick)
+    assert summary([tick], 1.0, 1024.0)[1].endswith("3 late and dropped, 4 more because their stream had been silent")
+
+
 def test_a_summary_has_totals_and_peaks() -> None:
     ticks = [Tick(0, 100, 10, 1, 70, 2048, None, 1.0), Tick(1, 300, 20, 0, 50, 4096, 2.0, 1.0)]
     assert summary(ticks, 4.0, 1024.0) == [
