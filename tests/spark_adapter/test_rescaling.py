@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from app.commands.main import main
 from spark_adapter import rescaling
 from spark_adapter.checkpoint import Folder
 from spark_adapter.errors import CheckpointError, EngineError
@@ -20,8 +21,8 @@ from spark_adapter.stem.relayout import placed
 from spark_adapter.stem.shelf import from_file
 from spark_adapter.stem.state import Notes, expanded
 from tests.spark_adapter.nested_loop import Row
-from tests.spark_adapter.plans import make_plan, make_query
-from tests.spark_adapter.runs import Job, generated, ids, run, true_ids
+from tests.spark_adapter.plans import bindings_of, make_plan, make_query
+from tests.spark_adapter.runs import SCHEMA, Job, generated, ids, run, true_ids
 
 pytestmark = pytest.mark.spark
 
@@ -62,14 +63,25 @@ def held(spark: SparkSession, folder: Path) -> Cells:
     return cells
 
 
-def test_two_cells_become_four_and_three_in_mid_run(spark: SparkSession, tmp_path: Path) -> None:
+def test_two_cells_become_four_and_three_in_mid_run(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Grids by other attributes each time, a kept subresult, rows of before that meet rows of after; without a number nothing changes."""
-    for last, cells, expected in ((40, 2, 2), (80, 4, 4), (100, 3, 3), (120, None, 3)):
-        more(tmp_path, max(0, last - (20 if last > 80 else 40)), last)
-        started_with(spark, tmp_path, cells)
+    for last, cells, expected in ((30, 2, 2), (60, 4, 4), (90, 3, 3), (120, None, 3)):
+        more(tmp_path, last - 30, last)
+        if last == 90:
+            assert by_command(tmp_path, "--cells", "3") == 0
+            assert "the states lie in 4 cells; they are laid out anew for 3 before the first batch" in capsys.readouterr().err
+        else:
+            started_with(spark, tmp_path, cells)
         assert ids(QUERY, tmp_path) == true_ids(QUERY, so_far(last))
         found = held(spark, tmp_path)
         assert (found.grid.cells, found.partitions) == (expected, expected)
+
+
+def by_command(folder: Path, *options: str) -> int:
+    (folder / "plan.json").write_text(PLAN.model_dump_json(by_alias=True))
+    bindings = bindings_of(folder, dict.fromkeys("abc", SCHEMA), watermark="3 seconds")
+    (folder / "bindings.json").write_text(bindings.model_dump_json(by_alias=True))
+    return main(["run", str(folder / "plan.json"), str(folder / "bindings.json"), *options])
 
 
 @contextmanager
