@@ -30,6 +30,7 @@ from spark_adapter.stem.probes import joined, pairs_within
 from spark_adapter.stem.program import FOREVER, META, Join, Program, Route, Segment, Step
 from spark_adapter.stem.shares import Grid
 from spark_adapter.stem.silence import Heard, idle, listen, wake
+from spark_adapter.stem.skew import most_frequent
 from spark_adapter.stem.state import Notes, Part, State, Store
 from spark_adapter.stem.windows import Windows, least_watermark
 
@@ -143,9 +144,9 @@ class _Batch:
         }
         return Outcome(statistics, self.state.expires())
 
-    def _build(self, arrivals: Mapping[str, pl.DataFrame]) -> dict[str, dict[str, int]]:
+    def _build(self, arrivals: Mapping[str, pl.DataFrame]) -> dict[str, dict[str, Any]]:
         """BuildFirst: new rows with their window columns, into the modules of their streams."""
-        seen: dict[str, dict[str, int]] = {}
+        seen: dict[str, dict[str, Any]] = {}
         punctual: dict[str, pl.DataFrame] = {}
         for stream in self.program.streams:
             frame = arrivals.get(stream.name)
@@ -162,7 +163,7 @@ class _Batch:
                 outrun = frame.height - kept.height - late
                 seen[stream.name] = {"rows": kept.height, "late": late, "idle_late": outrun, "shed": kept.height - let_in.height}
                 if kept.height:
-                    seen[stream.name] |= {"first": first, "last": last}
+                    seen[stream.name] |= {"first": first, "last": last, "most": most_frequent(kept, stream.attributes)}
             if let_in.height:
                 punctual[stream.name] = let_in
         punctual = self.windows.numbered(punctual)

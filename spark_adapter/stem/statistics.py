@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_adapter.stem.program import Program
+from spark_adapter.stem.skew import Frequent
 
 __all__ = ["Measured"]
 
@@ -34,7 +35,7 @@ class _Stream:
             return None
         return (self.rows - 1) * 1e6 / (self.last - self.first)
 
-    def add(self, note: Mapping[str, int]) -> None:
+    def add(self, note: Mapping[str, Any]) -> None:
         self.rows += note["rows"]
         self.late += note["late"]
         self.idle_late += note["idle_late"]
@@ -61,6 +62,7 @@ class _Figures:
     caches: dict[str, list[int]] = field(default_factory=dict)
     """Key → hits, misses."""
     cpu: dict[str, float] = field(default_factory=dict)
+    frequent: Frequent = field(default_factory=Frequent)
     results: int = 0
     restored: int = 0
     traffic: dict[str, int] = field(default_factory=dict)
@@ -70,6 +72,7 @@ class _Figures:
             self.traffic[what] = self.traffic.get(what, 0) + number
         for name, seen in note.get("streams", {}).items():
             self.streams.setdefault(name, _Stream()).add(seen)
+            self.frequent.add(seen.get("most", {}))
         for operator, name, i, rows_in, rows_out, pairs, measured, cpu, shed in note.get("steps", ()):
             step = self.steps.setdefault((operator, name, i), _Step())
             step.rows_in += rows_in
@@ -184,6 +187,7 @@ class Measured:
                 for streams, (made, pairs) in sorted(selectivity.items())
                 if pairs > 0
             ],
+            "skew": self.total.frequent.shares({name: seen.rows for name, seen in self.total.streams.items()}),
         }
 
     def _said(self, figures: _Figures) -> dict[str, Any]:
