@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from models.allocation import AllocatedPath, AllocationAnswer, AllocationMethod, AllocationPath, AllocationRequest, ExecutionModel
 from models.plan import Proof
 from solvers.allocation.grepp import grepp, grepp_in_whole_units
-from solvers.allocation.heuristics import HEURISTICS, Flow
+from solvers.allocation.heuristics import HEURISTICS, Flow, Heuristic
 from solvers.allocation.jaqpot import jaqpot
 from solvers.allocation.joint import joint
 from solvers.allocation.knapsack_dp import knapsack_dp
@@ -92,7 +92,7 @@ def _jaqpot(posed: _Posed) -> _Shares:
     return _Shares(jaqpot(posed.request.capacity, posed.paths, posed.coverable())[0])
 
 
-def _half_way(heuristic: Callable[[float, Sequence[Path]], Flow]) -> Callable[[_Posed], _Shares]:
+def _half_way(heuristic: Heuristic) -> Callable[[_Posed], _Shares]:
     def share_out(posed: _Posed) -> _Shares:
         flow = heuristic(posed.request.capacity, posed.paths)
         return _Shares([steps[0] for steps in flow.steps], flow=flow)
@@ -105,7 +105,7 @@ METHODS: dict[AllocationMethod, Callable[[_Posed], _Shares]] = {
     AllocationMethod.DP: _dp,
     AllocationMethod.GREPP: _grepp,
     AllocationMethod.JAQPOT: _jaqpot,
-    **{AllocationMethod(name): _half_way(heuristic) for name, heuristic in HEURISTICS.items()},
+    **{method: _half_way(heuristic) for method, heuristic in HEURISTICS.items()},
 }
 
 

@@ -28,7 +28,7 @@ from solvers.jtree.compiled.regions import Solution, solve_region
 from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
-from solvers.jtree.shape import Draft, Shape, Writing, draft_of, priced, shape_of, sorted_inputs, tree_of
+from solvers.jtree.shape import Draft, Shape, Writing, draft_of, excess_of, priced, shape_of, sorted_inputs, tree_of
 from solvers.jtree.state_selection import optimize, ranked_edges
 from solvers.jtree.two_layer import walk_two_layers
 from solvers.model.point import Point, point_of
@@ -79,10 +79,9 @@ class _Search:
 
     def figures(self, shape: Shape) -> tuple[float, float]:
         """Excess and inner states' bytes of these joins."""
-        every, ledger = self.problem.model.graph.all, self.ledger
-        inner = [mask for mask in shape if mask != every]
-        excess = math.fsum([ledger.join(inputs)[0] for inputs in shape.values()] + [ledger.kept(mask) for mask in inner])
-        return excess, math.fsum(ledger.state_bytes(mask) for mask in inner) if self.in_memory else 0.0
+        every = self.problem.model.graph.all
+        held = math.fsum(self.ledger.state_bytes(mask) for mask in shape if mask != every) if self.in_memory else 0.0
+        return excess_of(self.ledger, shape), held
 
     def replaced(self, shape: Shape, members: Sequence[int], ways: Iterable[tuple[float, float, Shape]]) -> Shape | None:
         """The plan with these joins replaced by the best of several (excess, bytes, joins), if that is better."""
