@@ -75,10 +75,13 @@ class Deadline:
 
     at: float
     progress: Progress = NOBODY
+    granted: float = 0.0
+    """Seconds that it gave when it was made. Budgets of work follow from these and not from what is left of them: the same request has the
+    same budgets, however busy the machine is."""
 
     @classmethod
     def after(cls, seconds: float, progress: Progress = NOBODY) -> Deadline:
-        return cls(time.monotonic() + seconds, progress)
+        return cls(time.monotonic() + seconds, progress, seconds)
 
     def remaining(self) -> float:
         """Seconds left, never below 0."""
@@ -97,7 +100,7 @@ class Deadline:
 
     def share(self, part: float) -> Deadline:
         """A deadline after this share of the time that is left."""
-        return Deadline.after(self.remaining() * part, self.progress)
+        return replace(self, at=time.monotonic() + self.remaining() * part, granted=self.granted * part)
 
     def earlier(self, seconds: float) -> Deadline:
         """A deadline this many seconds before this one."""

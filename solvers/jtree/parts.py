@@ -24,12 +24,12 @@ from solvers.model.tree import Join, Tree, joins, leaf_mask
 
 __all__ = ["Solver", "affordable_sets", "relaxed_bound"]
 
-PATIENT = 4.0  # seconds from which larger tables are worth their time
+PATIENT = 4.0  # seconds granted, from which on larger tables are worth their time
 
 
 def affordable_sets(deadline: Deadline) -> int:
     """How many connected sets to make tables of: where time is short, no more than can be searched in it."""
-    return MAX_SETS if deadline.remaining() > PATIENT else HASTY_SETS
+    return MAX_SETS if deadline.granted > PATIENT else HASTY_SETS
 
 
 def relaxed_bound(problem: Problem, deadline: Deadline) -> float | None:

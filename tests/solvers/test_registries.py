@@ -50,7 +50,7 @@ def an_allocation(method: AllocationMethod, model: ExecutionModel, states: bool)
 @pytest.mark.parametrize("states", [False, True])
 @pytest.mark.parametrize("model", ExecutionModel)
 @pytest.mark.parametrize("method", AllocationMethod)
-def test_a_method_of_allocation_solves_what_its_entry_says_and_refuses_the_rest(method: AllocationMethod, model: ExecutionModel, states: bool) -> None:
+def test_a_method_of_allocation_solves_what_its_entry_says_and_no_more(method: AllocationMethod, model: ExecutionModel, states: bool) -> None:
     document = an_allocation(method, model, states)
     able = model in method.can.models and (not states or (method.can.refreshes and model is ExecutionModel.CONTINUOUS))
     if not able:
