@@ -31,7 +31,7 @@ __all__ = [
 
 MAX_PATHS = 1000  # five plans of the largest query
 MAX_STEPS = 200  # a path visits every other stream at most once
-MAX_STATES = 1000
+MAX_STATES = 1000  # as many as paths
 
 MOST, LEAST = 1e12, 1e-12  # of any figure: products of a few stay exact enough to compare, and no quotient overflows
 

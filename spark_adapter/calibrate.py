@@ -119,7 +119,7 @@ STATE = ("keep", "drop", "per batch")
 
 
 def calibrate(out: TextIO = sys.stderr, master: str | None = None) -> Costs:
-    """Measure and fit on a session of our own; `out` is told how it goes."""
+    """Measure and fit on a session of our own, and write to `out` which run is on, and how well the fits explain them."""
     steps: list[Observation] = []
     states: list[Observation] = []
     with tempfile.TemporaryDirectory(prefix="watersmeet-") as folder:

@@ -45,7 +45,7 @@ class _Shares:
     bound: float = math.inf
     """What no allocation yields more than; infinite: the method has no bound of its own."""
     searched: bool = False
-    """Whether they were searched for, so that the time limit may have ended it."""
+    """Whether a search found them, which the time limit may have ended."""
     flow: Flow | None = None
     """Where tuples are dropped on the way: what goes through. Otherwise it follows from the units."""
 
@@ -130,7 +130,7 @@ def _throughput(paths: list[Path], units: list[float]) -> float:
 
 
 def _answer(request: AllocationRequest, paths: list[Path], shares: _Shares) -> AllocationAnswer:
-    """Without a bound of its own an answer has that of the capacity alone, which any numbers of units share out best."""
+    """The shares on the wire. A method without a bound of its own gets that of sharing out any numbers of units, whatever states need."""
     units, flow = shares.units, shares.flow
     steps = flow.steps if flow else [[amount * arriving for arriving in path.arriving] for path, amount in zip(paths, units, strict=True)]
     yields = flow.output if flow else [amount * path.output for path, amount in zip(paths, units, strict=True)]

@@ -91,7 +91,7 @@ class Deadline:
         return time.monotonic() >= self.at or self.progress.stopped()
 
     def termination(self, before: Termination = Termination.COMPLETE) -> Termination:
-        """Why a search that looks here ends: as a step `before` it did, or it was asked to, or its time is over, or none of them."""
+        """Why a search ended: for the reason of an earlier step, `before`, where that was cut short; else by what is true now."""
         if before is not Termination.COMPLETE:
             return before
         if self.progress.stopped():
@@ -121,7 +121,7 @@ class Deadline:
                     while not (ended.wait(min(longest, self.remaining())) or self.expired()):
                         tick()
             finally:
-                # After an exception too, or the code would never end. Repeated, because code that is about to start does not see the first call.
+                # Also after an exception, or the native code would never end. Repeated, because code that is about to start misses the first call.
                 strike()
                 while not ended.wait(TICK):
                     strike()

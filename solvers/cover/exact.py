@@ -30,7 +30,7 @@ class Cover:
     cost: float
     bound: float
     searched: bool = False
-    """Whether it was searched for, so that the time limit may have ended it."""
+    """Whether a search found it, which the time limit may have ended."""
 
 
 def cost_of(paths: Sequence[CoverPath], units: Sequence[float]) -> float:

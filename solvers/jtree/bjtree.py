@@ -45,7 +45,7 @@ SPACE = "binary join trees"
 
 
 def _joining(model: CostModel, left: int, right: int) -> float:
-    """Both sides of a binary join: keeping the states and probing them, results apart."""
+    """What both sides of a binary join cost: keeping the states and probing them, but not making results."""
     sides = ((left, right), (right, left))
     return sum(side(model.costs, model.hashed_in_binary(a, b), model.rate(b), model.rate(a), model.size(b)) for a, b in sides)
 
@@ -152,7 +152,7 @@ def bjtree(problem: Problem, deadline: Deadline) -> Found:
 
 
 def _claimed(problem: Problem, points: list[Point], exact: bool, deadline: Deadline) -> Found:
-    """The best of these points; `exact`: proven the best of all binary trees, which of two streams are all join trees."""
+    """The best of these points. `exact`: it is proven best of all binary trees, and of two streams there are no other trees."""
     termination = Termination.COMPLETE if exact else deadline.termination()
     found = heuristic(problem, points, SPACE, termination=termination)
     fits = problem.caps.admit(found.best)

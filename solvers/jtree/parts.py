@@ -75,8 +75,8 @@ class Solver:
     def points(self, caps: Caps, goal: int, deadline: Deadline) -> tuple[tuple[Point, ...], bool]:
         """Priced plans by rising CPU, and whether the answer is complete.
 
-        Complete, they hold every point of the frontier within the caps (FRONTIER), or the best one by the goal. LEAST_LOAD takes the caps
-        as its yardstick alone. Not complete, they are the plans found so far, some perhaps beyond the caps.
+        Complete, they hold every point of the frontier within the caps (FRONTIER), or the best one by the goal. For LEAST_LOAD the caps are
+        what a load is measured by, and rule nothing out. Not complete, they are the plans found so far, some perhaps beyond the caps.
         """
         several = sum(part is not None for part in self.parts) > 1
         limits = self.limits(caps, goal)

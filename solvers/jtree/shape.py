@@ -60,7 +60,7 @@ class Draft:
 class Writing:
     """How long it takes to price a plan and write it down, probe by probe: a join of 200 inputs has 40,000 probes.
 
-    Measured on this machine at this moment, so that a search leaves enough time for it. No other decision depends on a clock.
+    Measured on this machine at this moment, so that a search leaves enough time for it. No other decision of a search depends on a clock.
     """
 
     seconds_per_probe: float

@@ -65,7 +65,7 @@ def evict(program: Program, grid: Grid, cell: int, store: Store, watermark: int)
 
 
 def _held(program: Program, grid: Grid, cell: int, state: State, watermark: int) -> dict[str, Any]:
-    """Per module [rows, bytes], rows counted once however many cells hold copies and bytes as they lie here; pieces; and what was moved."""
+    """What the cell holds: per module its rows, counted in one of the cells that have copies, and its bytes here; pieces; and what was moved."""
     sizes = state.sizes(watermark)
     states = {module.name: [sizes[module.key][0] if grid.home(cell, module.streams) else 0, sizes[module.key][1]] for module in program.modules}
     return {"states": states, "pieces": sum(size[2] for size in sizes.values()), "traffic": asdict(state.traffic)}
