@@ -80,7 +80,7 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, l
     full = (1 << m) - 1
     listed, beside = full + 1, 2 * (full + 1)
     cost = 0.0
-    scans = False  # whether any probe may have to, at a cost: where equalities join all blocks, none does
+    scans = False  # whether some probe may have to scan, at a cost; where equalities join all blocks, none does
     for k in range(m):
         cost += keeping_in_mjoin(sets, prices, blocks[k], whole)
         to_go[1 << k] = largest[k]  # on the way up, what a union may hold; on the way down, what it costs to go on from it
@@ -104,7 +104,7 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, l
             grown = u | (1 << k)
             if unions[grown] == 0:
                 union = find(keys, places, multiplier, shift, mask | masks[blocks[k]])
-                # Another way up to this union, through blocks that can afford more of it, comes to the same: all its blocks count.
+                # As much as the richest of its blocks can afford, whichever way leads to this union.
                 most = max(to_go[u], largest[k])
                 if sizes[union] > most and grown != full:
                     continue
