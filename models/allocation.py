@@ -15,6 +15,7 @@ from models.faults import Fault, with_faults
 from models.faults import _get as get
 from models.faults import _is_real as is_real
 from models.faults import _items as items
+from models.method import Able
 from models.plan import Proof, Termination
 from models.request import MAX_TIME_LIMIT, is_none
 
@@ -75,16 +76,10 @@ ANYTHING = AllocationAbilities()
 BY_HALF_WAYS = AllocationAbilities((ExecutionModel.CONTINUOUS,), half_ways=True)
 
 
-class AllocationMethod(StrEnum):
+class AllocationMethod(Able):
     """How the capacity is shared out."""
 
-    _value_: str
     can: AllocationAbilities
-
-    def __new__(cls, name: str, can: AllocationAbilities) -> Self:
-        member = str.__new__(cls, name)
-        member._value_, member.can = name, can
-        return member
 
     EXACT = ("exact", AllocationAbilities(refreshes=True))
     DP = ("dp", AllocationAbilities((ExecutionModel.DISCRETE,), whole_figures=True))
