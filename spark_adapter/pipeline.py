@@ -73,7 +73,7 @@ class Built:
 
     results: DataFrame
     remember: Callable[[], None]
-    """Writes the manifest of the checkpoint; called when the query starts."""
+    """Makes the checkpoint ready and writes its manifest; called when the query starts."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of Spark that the query needs."""
     measuring: Measuring | None = None
@@ -82,6 +82,8 @@ class Built:
     """Called once the query has ended."""
     cells: int = 1
     """How many cells the states are spread over."""
+    cells_before: int = 1
+    """How many they were spread over until now."""
     copied: float = 1.0
     """The factor by which copies of rows multiply the plan's bytes."""
 
@@ -91,7 +93,7 @@ class Pipeline:
 
     def __init__(self, plan: Plan, bindings: Bindings, spark: SparkSession, built: Built) -> None:
         self.plan, self.bindings, self.spark, self.results = plan, bindings, spark, built.results
-        self.cells, self.copied = built.cells, built.copied
+        self.cells, self.cells_before, self.copied = built.cells, built.cells_before, built.copied
         self._built, self._measuring = built, built.measuring
         self._query: StreamingQuery | None = None
         self._watcher: threading.Thread | None = None

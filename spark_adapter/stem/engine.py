@@ -28,10 +28,12 @@ from models.plan import Plan
 from spark_adapter.expressions import quoted
 from spark_adapter.sources import attributes, result_columns
 from spark_adapter.stem.program import Program, program_of
-from spark_adapter.stem.shares import Dimension, Grid, choose_grid, spread_keys
+from spark_adapter.stem.shares import Grid
 from spark_adapter.stem.worker import OUTPUT, PACKETS, CellProcessor, Packer, Unpacker
 
-__all__ = ["OBSERVED", "cells_layout", "grid_from", "parallelism", "settings", "stem"]
+__all__ = ["OBSERVED", "parallelism", "settings", "stem"]
+
+Keys = tuple[int, ...]
 
 OBSERVED = "watersmeet"
 """The name under which the notes are in Spark's progress."""
@@ -67,30 +69,17 @@ def _narrow(frame: DataFrame) -> bool:
     return len(fields) <= NARROW and all(isinstance(field.dataType, FIXED) for field in fields if field.name != "row")
 
 
-def cells_layout(grid: Grid, partitions: int) -> dict[str, Any]:
-    """Where rows lie, in a form that can be written down and compared."""
-    return {
-        "grid": [{"share": d.share, "attributes": dict(sorted(d.attributes.items()))} for d in grid.dimensions],
-        "partitions": partitions,
-    }
-
-
-def grid_from(plan: Plan, cells: int, known: Mapping[str, Any] | None) -> Grid:
-    """The grid of the checkpoint where there is one: rows already lie where it put them. Otherwise the best for this plan."""
-    if known is None:
-        return choose_grid(plan.query, cells)
-    return Grid(tuple(Dimension(entry["share"], entry["attributes"]) for entry in known["grid"]))
-
-
-def stem(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid: Grid, partitions: int, folder: str) -> tuple[DataFrame, Program]:
+def stem(
+    plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid: Grid, keys: tuple[int, ...], folder: str
+) -> tuple[DataFrame, Program]:
     """The results of the plan as one streaming DataFrame; `streams` as `read_streams` gives them.
 
-    `folder` is a name, this run's own, under which workers keep copies of their states among the files of the application.
+    `keys` are the grouping keys of the grid's cells. `folder` is a name, this run's own, under which workers keep copies of their states
+    among the files of the application.
     """
     fields = {name: _row(frame).fields for name, frame in streams.items()}
     delays = {name: _milliseconds(frame.sparkSession, bindings.streams[name].watermark) for name, frame in streams.items()}
     program = program_of(plan, {name: len(found) for name, found in fields.items()}, delays, folder)
-    keys = tuple(spread_keys(grid.cells, partitions))
     wanted = attributes(plan.query)
     packets: DataFrame | None = None
     # Spark knows a checkpoint's sources by their order, so that must not depend on the plan.

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Cached", "Comparison", "Join", "Module", "Program", "Route", "Segment", "Step", "Stream", "program_of"]
 
 ENTRY_BYTES = 32.0  # of a cache's key, in the plan's measure; its rows are measured by their streams' tuple_bytes
+MODULES = "modules"  # what the state of cells is called in Spark's store
 META = "meta"  # the store's key for a cell's own notes; all its other keys are names of pieces
 FOREVER = 1 << 61  # microseconds: beyond every event time, and the sum of two still fits 64 bits
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from models.plan import Plan
     from models.request import Query
 
-__all__ = ["Dimension", "Grid", "choose_grid", "copied", "spread_keys"]
+__all__ = ["Dimension", "Grid", "choose_grid", "copied", "fits", "fitting_grid", "spread_keys"]
 
 VALUES = 4  # of an attribute per coordinate, at least: with fewer some cells would have most rows and others none
 MAX_TRIED = 20_000  # under a second, and more than p = 64 over a dozen attributes needs
@@ -96,6 +96,21 @@ def copied(plan: Plan, grid: Grid) -> float:
     states += [(tuple(operator.streams), operator.state_bytes) for operator in plan.operators[:-1]]
     states += [(tuple(cache.streams), cache.memory_bytes) for cache in plan.caches]
     return math.fsum(grid.copies(streams) * held for streams, held in states) / math.fsum(held for _, held in states)
+
+
+def fits(plan: Plan, grid: Grid) -> bool:
+    """Whether the copies leave a plan that is within its cap on memory there: what it keeps is kept as often as the grid copies it."""
+    cap = plan.resources.memory_bytes
+    return cap is None or plan.cost.memory_bytes > cap or plan.cost.memory_bytes * copied(plan, grid) <= cap
+
+
+def fitting_grid(plan: Plan, cells: int) -> Grid:
+    """The grid of so many cells, or of the largest power of two below whose copies fit the plan's cap."""
+    grid = choose_grid(plan.query, cells)
+    while not fits(plan, grid):
+        cells = 1 << ((cells - 1).bit_length() - 1)
+        grid = choose_grid(plan.query, cells)
+    return grid
 
 
 def choose_grid(query: Query, cells: int) -> Grid:

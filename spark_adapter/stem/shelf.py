@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from spark_adapter.stem.index import Index, made
 
-__all__ = ["Shelf", "as_file"]
+__all__ = ["Shelf", "as_file", "from_file"]
 
 FORGOTTEN = 60.0  # seconds after which a process lets go of the maps of a cell that it no longer works on
 ABANDONED = 3600.0  # seconds after which the shelf of a cell that no worker here has worked on is removed, and drafts of writers that died
@@ -53,6 +53,10 @@ def as_file(frame: pl.DataFrame) -> bytes:
     buffer = io.BytesIO()
     frame.rechunk().write_ipc(buffer, compression="uncompressed", compat_level=pl.CompatLevel.newest(), record_batch_size=max(1, frame.height))
     return buffer.getvalue()
+
+
+def from_file(data: bytes) -> pl.DataFrame:
+    return _read(pa.py_buffer(data))
 
 
 class Shelf:
@@ -85,7 +89,7 @@ class Shelf:
             # The copy may be gone again by now.
             found = self.known(name)
             if found is None:
-                found = self._open.frames[name] = _read(pa.py_buffer(data))
+                found = self._open.frames[name] = from_file(data)
         return found
 
     def known(self, name: str) -> pl.DataFrame | None:

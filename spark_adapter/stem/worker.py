@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import SparkFiles
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from spark_adapter.stem.program import META, Program
+from spark_adapter.stem.program import META, MODULES, Program
 from spark_adapter.stem.shares import Grid
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
     def init(self, handle: StatefulProcessorHandle) -> None:
         _ready()
         self.handle = handle
-        self.state = handle.getMapState("modules", "key STRING", "value BINARY")
+        self.state = handle.getMapState(MODULES, "key STRING", "value BINARY")
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues) -> Iterator[pd.DataFrame]:  # noqa: N802, N803 - Spark's names
         import polars as pl

@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 from hypothesis import strategies as st
 
 from models.plan import Plan
 from models.request import Query
 from spark_adapter.stem.operator import Outcome, evict, work_off
-from spark_adapter.stem.program import Program, program_of
+from spark_adapter.stem.program import Program, Stream, program_of
+from spark_adapter.stem.relayout import emptied, filled, placed
 from spark_adapter.stem.shares import Grid, choose_grid
 from spark_adapter.stem.shelf import Shelf
 from tests.spark_adapter.plans import Shape, make_plan
@@ -111,8 +113,14 @@ class Cells:
 
     def work_off(self, batch: Batch, watermark: int) -> Counter[tuple[int, ...]]:
         found: Counter[tuple[int, ...]] = Counter()
+        frames = {stream.name: self._frame(stream, batch[stream.name]) for stream in self.program.streams if batch.get(stream.name)}
+        places = {name: placed(frame, name, self.grid) for name, frame in frames.items()}
         for cell in range(self.grid.cells):
-            arrivals = self._sent(batch, cell)
+            arrivals = {}
+            for name, frame in frames.items():
+                comes = np.isin(cell - places[name], self.grid.offsets(name))
+                if comes.any():
+                    arrivals[name] = frame.filter(pl.Series(comes))
             store = self.stores.setdefault(cell, Memory())
             if not arrivals:
                 self.outcomes.append(evict(self.program, self.grid, cell, store, watermark))
@@ -124,26 +132,26 @@ class Cells:
                 found.update(frame.iter_rows())
         return found
 
-    def _sent(self, batch: Batch, cell: int) -> dict[str, pl.DataFrame]:
-        """The rows that come to a cell."""
-        sent = {}
-        for stream in self.program.streams:
-            rows = [row for row in batch.get(stream.name, ()) if self._comes(stream.name, row, cell)]
-            if rows:
-                columns: dict[str, list[int]] = {"ts": [row["ts"] for row in rows], "h": [_hash(stream.name, sorted(row.items())) for row in rows]}
-                columns |= {side: [row[side.split(".")[1]] for row in rows] for side in stream.attributes}
-                columns[f"{stream.name}/0"] = [row["id"] for row in rows]
-                sent[stream.name] = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64))
-        return sent
+    def _frame(self, stream: Stream, rows: Sequence[Arrival]) -> pl.DataFrame:
+        columns: dict[str, list[int]] = {"ts": [row["ts"] for row in rows], "h": [_hash(stream.name, sorted(row.items())) for row in rows]}
+        columns |= {side: [row[side.split(".")[1]] for row in rows] for side in stream.attributes}
+        columns[f"{stream.name}/0"] = [row["id"] for row in rows]
+        return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64))
 
-    def _comes(self, stream: str, row: Arrival, cell: int) -> bool:
-        for dimension, stride in zip(self.grid.dimensions, self.grid.strides, strict=True):
-            if stream in dimension.attributes:
-                attribute = dimension.attributes[stream]
-                value = _hash(row[attribute]) if attribute else _hash(stream, sorted(row.items()))
-                if value % dimension.share != cell // stride % dimension.share:
-                    return False
-        return True
+    def rescale(self, parallelism: int) -> None:
+        """Lay the states out for another number of cells, on workers that have no copies; caches and subresults are made anew."""
+        old, self.grid = self.grid, choose_grid(self.plan.query, parallelism)
+        moved = [
+            part
+            for cell, store in sorted(self.stores.items())
+            for key, value in sorted(store.content.items())
+            for part in emptied(cell, key, value, old, self.grid)
+        ]
+        self.stores = {}
+        windows = {stream.name: stream.window for stream in self.program.streams}
+        for cell, key, value in filled(sorted(moved, key=lambda part: (part.cell, part.stream, part.death)), windows):
+            self.stores.setdefault(cell, Memory()).put(key, value)
+        self.use(self.plan)
 
 
 def by_definition(query: Query, batches: Sequence[tuple[Batch, int]]) -> Counter[tuple[int, ...]]:
