@@ -40,7 +40,7 @@ __all__ = ["allocation_so_far", "caches_so_far", "check_so_far", "cover_so_far",
 
 MOST_PROBES = 16_000  # of a plan that is written: a quarter of a second; one join of 200 streams has 40 000
 BOUND_SECONDS = 0.1  # for the linear program that bounds a choice of caches
-AT_ONCE = Deadline(0.0)  # has passed: nothing is worked out
+AT_ONCE = Deadline(0.0)  # a deadline that has passed: whoever looks at it works nothing out
 CUT_OFF = {"termination": Termination.TIME_LIMIT}
 
 

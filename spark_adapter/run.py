@@ -39,7 +39,7 @@ from spark_adapter.stats import PLAN_FILE
 __all__ = ["follow", "run"]
 
 DONE, FAILED = 0, 1
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.2  # between two looks for reports: a line appears as soon as a person would notice
 LAST_REPORTS = 10.0  # seconds to wait for Spark's reports of batches that have ended
 
 

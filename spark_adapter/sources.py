@@ -196,7 +196,7 @@ def _comparison_types(query: Query, opened: dict[str, _Opened], faults: list[Fau
         for member in group:
             kind = _common(kind, types[member]) if kind is not None else None
         if kind is None:
-            # Alone in its group, it was named with its predicate already.
+            # Of a group of one attribute, the fault was reported with its predicate already.
             if attribute == group[0] and len(group) > 1:
                 names = ", ".join(".".join(member) for member in group)
                 faults.append(

@@ -171,7 +171,7 @@ def _better(shared: Shared) -> tuple[int, float]:
 
 
 class _Contest:
-    """The best plan and allocation so far. A plan that could not win if freshness and keeping windows were free is not tried."""
+    """The best plan and allocation so far. A plan is not tried where it could not win even if freshness and keeping windows cost nothing."""
 
     def __init__(self, problem: Problem) -> None:
         self.model, self.caps, self.stated = problem.model, problem.caps, problem.freshness

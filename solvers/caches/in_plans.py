@@ -155,7 +155,7 @@ def caches_in_plans(problem: Problem, found: Found, deadline: Deadline) -> Cache
 
 
 def cached_frontier(problem: Problem, found: Found, points: Sequence[Point], deadline: Deadline) -> list[CachedPlan]:
-    """The trees of `points`, and where few are to be had all others worth it, each with the caches that save the most within the caps."""
+    """The trees of `points`, and in small graphs others that caches could make as good, each with the caches that save most within the caps."""
     mode = problem.options.caches
     if not can_exist(problem.model, mode) or deadline.expired():
         return []
@@ -177,7 +177,7 @@ def cached_frontier(problem: Problem, found: Found, points: Sequence[Point], dea
 
 
 def _more_points(problem: Problem, found: Found, deadline: Deadline) -> Sequence[Point]:
-    """The whole frontier within the memory cap, CPU apart, where it is cheap to have and some tree with caches could beat what was found."""
+    """The frontier under the memory cap alone; none where it takes long, or where no tree with caches could beat what was found."""
     if problem.options.caches is not CacheMode.AUTO or not _worth_more_trees(problem, found):
         return ()
     from solvers.jtree.exact import frontier_search  # numba takes a while to import; these methods have done so
@@ -275,7 +275,7 @@ def _best_caches(problem: Problem, tree: Tree, deadline: Deadline, to_beat: tupl
 
 
 def _fitting(model: CostModel, candidates: list[CacheCandidate], free: float) -> list[CacheCandidate]:
-    """The candidates, and where memory is short also with the share of theirs that would fit, and with half of it."""
+    """The candidates; where memory is short, each also with the share of its memory that would fit, and with half of that share."""
     if math.fsum(c.figures.memory_bytes for c in candidates) <= free or free <= 0.0:
         return candidates if free > 0.0 else []
     found = [c for c in candidates if c.figures.memory_bytes <= free]

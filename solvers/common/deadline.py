@@ -75,10 +75,13 @@ class Deadline:
 
     at: float
     progress: Progress = NOBODY
+    granted: float = 0.0
+    """Seconds that it gave when it was made. Budgets of work follow from these and not from what is left of them: the same request has the
+    same budgets, however busy the machine is."""
 
     @classmethod
     def after(cls, seconds: float, progress: Progress = NOBODY) -> Deadline:
-        return cls(time.monotonic() + seconds, progress)
+        return cls(time.monotonic() + seconds, progress, seconds)
 
     def remaining(self) -> float:
         """Seconds left, never below 0."""
@@ -88,7 +91,7 @@ class Deadline:
         return time.monotonic() >= self.at or self.progress.stopped()
 
     def termination(self, before: Termination = Termination.COMPLETE) -> Termination:
-        """Why a search that looks here ends: as a step `before` it did, or it was asked to, or its time is over, or none of them."""
+        """Why a search ended: for the reason of an earlier step, `before`, where that was cut short; else by what is true now."""
         if before is not Termination.COMPLETE:
             return before
         if self.progress.stopped():
@@ -97,7 +100,7 @@ class Deadline:
 
     def share(self, part: float) -> Deadline:
         """A deadline after this share of the time that is left."""
-        return Deadline.after(self.remaining() * part, self.progress)
+        return replace(self, at=time.monotonic() + self.remaining() * part, granted=self.granted * part)
 
     def earlier(self, seconds: float) -> Deadline:
         """A deadline this many seconds before this one."""
@@ -118,7 +121,7 @@ class Deadline:
                     while not (ended.wait(min(longest, self.remaining())) or self.expired()):
                         tick()
             finally:
-                # After an exception too, or the code would never end. Repeated, because code that is about to start does not see the first call.
+                # Also after an exception, or the native code would never end. Repeated, because code that is about to start misses the first call.
                 strike()
                 while not ended.wait(TICK):
                     strike()

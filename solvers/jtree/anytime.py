@@ -28,7 +28,7 @@ from solvers.jtree.compiled.regions import Solution, solve_region
 from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
-from solvers.jtree.shape import Draft, Shape, Writing, draft_of, priced, shape_of, sorted_inputs, tree_of
+from solvers.jtree.shape import Draft, Shape, Writing, draft_of, excess_of, priced, shape_of, sorted_inputs, tree_of
 from solvers.jtree.state_selection import optimize, ranked_edges
 from solvers.jtree.two_layer import walk_two_layers
 from solvers.model.point import Point, point_of
@@ -40,7 +40,7 @@ WHOLE_STEPS = 400  # steps of its staircases, more than graphs of that size have
 FIRST, LAST = 7, 9  # blocks of a region, in the first rounds and in the last: 0.3 and 3 ms each on sparse graphs
 STARTS = 3  # plans that are improved, the best first
 RANDOM_ROUNDS = 2  # rounds of random regions that have to bring nothing before the search ends
-PAIRS = 4  # pairs of a wide join's inputs that are tried to be split off, per round
+PAIRS = 4  # per round and wide join: pairs of its inputs that are tried as a join of their own
 PRICES = 24  # powers of two of the price of a byte, around the plan's CPU per byte
 
 Score = tuple[float, float, float]
@@ -79,10 +79,9 @@ class _Search:
 
     def figures(self, shape: Shape) -> tuple[float, float]:
         """Excess and inner states' bytes of these joins."""
-        every, ledger = self.problem.model.graph.all, self.ledger
-        inner = [mask for mask in shape if mask != every]
-        excess = math.fsum([ledger.join(inputs)[0] for inputs in shape.values()] + [ledger.kept(mask) for mask in inner])
-        return excess, math.fsum(ledger.state_bytes(mask) for mask in inner) if self.in_memory else 0.0
+        every = self.problem.model.graph.all
+        held = math.fsum(self.ledger.state_bytes(mask) for mask in shape if mask != every) if self.in_memory else 0.0
+        return excess_of(self.ledger, shape), held
 
     def replaced(self, shape: Shape, members: Sequence[int], ways: Iterable[tuple[float, float, Shape]]) -> Shape | None:
         """The plan with these joins replaced by the best of several (excess, bytes, joins), if that is better."""
@@ -91,7 +90,7 @@ class _Search:
         inner, inner_bytes = self.figures({mask: shape[mask] for mask in members})
         rest = rest_bytes = 0.0
         if self.in_memory:
-            # Where memory does not count, less CPU in this region is better whatever the rest costs. So it is where the rest overflows.
+            # Where memory does not count, less CPU in this region is better whatever the rest of the plan costs; also where the rest overflows.
             rest, rest_bytes = self.figures({mask: inputs for mask, inputs in shape.items() if mask not in members})
             rest = rest if math.isfinite(rest) else 0.0
         best = self.score(rest + inner, rest_bytes + inner_bytes)
@@ -105,7 +104,7 @@ class _Search:
         return {**{mask: inputs for mask, inputs in shape.items() if mask not in members}, **choice}
 
     def region(self, shape: Shape, top: int, limit: int, generator: random.Random | None) -> tuple[tuple[int, ...], list[int]]:
-        """A region under `top`: its blocks, and the joins it is made of. The costliest joins are taken in first, or any."""
+        """A region under `top`: its blocks, and the joins it is made of. It grows by the costliest join next; with a generator by any."""
         blocks, members = list(shape[top]), [top]
         waiting = [part for part in blocks if part in shape]
         while waiting:
@@ -178,7 +177,7 @@ class _Search:
         return None
 
     def _split(self, shape: Shape, top: int, pair: tuple[int, int], limit: int) -> Shape | None:
-        """A wide join with a set of its inputs joined below it in the best way: the pair, and what makes the smallest join with it."""
+        """A wide join with some of its inputs joined below it in the best way: the pair, then one by one what makes the smallest join with them."""
         graph, ledger = self.problem.model.graph, self.ledger
         inside, joined = list(pair), pair[0] | pair[1]
         ways: list[tuple[float, float, Shape]] = []
@@ -201,7 +200,7 @@ class _Search:
         return self.replaced(shape, members, [(excess + self.ledger.join(joins[top])[0], held, joins)])
 
     def fits(self, shape: Shape) -> bool:
-        """Whether the resource that the objective does not make small is within its cap."""
+        """Whether the other resource, not the one that the objective minimises, is within its cap."""
         excess, memory = self.figures(shape)
         if self.problem.objective is Objective.MIN_CPU:
             return self.leaves + memory <= self.problem.caps.memory_bytes * ROUNDED

@@ -39,7 +39,7 @@ AT_LEAST = 2  # trees of an answer that are made whatever the time: the least CP
 EXPANSIONS = 60  # plans whose neighbours are tried as seeds
 BEAMS, WORTH = (20, 100), 250  # sets of each size to search first, where there are this many times as many sets in all
 QUICK_STREAMS, QUICK_SETS = 12, 1_000  # up to which the search ends in milliseconds
-TINY_SETS = 128  # up to which the search takes less time than a descent, and under a cap than any seed
+TINY_SETS = 128  # up to which the search takes less time than one descent for seeds, and under a cap less than any seed
 QUICK_ROOM, ROOM = 1 << 10, 1 << 22  # points of all staircases: pages that are never written cost nothing
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
 
@@ -180,7 +180,7 @@ class Component:
             progress.planned([self.tree_of_seed(start.members[np.argmin(figures)]) for figures in (start.e, start.m)])
 
     def points(self, answer: Answer, priced: Callable[[Tree], Point], deadline: Deadline) -> tuple[list[Point], bool]:
-        """The plans that the answer describes, by rising CPU, and whether all of them: as many as time allows, spread all along."""
+        """The plans that the answer describes, by rising CPU, and whether these are all. Where time is short, they are spread over the answer."""
         built: dict[tuple[int, int], Tree] = {}
         made: dict[int, Point] = {}
         rows = answer.rows.tolist()

@@ -160,7 +160,7 @@ class _Model:
         return Teller()
 
     def least(self, problem: Problem, ledger: Ledger, bound: float) -> float:
-        """The program's bound in the objective's unit. Coefficients were rounded down, so it is one; the last step is for its own rounding."""
+        """The program's bound in the objective's unit: a bound, since coefficients were rounded down; ROUNDED is for the rounding of this sum."""
         if problem.objective is Objective.MIN_CPU:
             return (ledger.common + self.fixed + bound * self.excess_scale) / ROUNDED
         return (problem.model.leaves_bytes() + bound * self.memory_scale) / ROUNDED

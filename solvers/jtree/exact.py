@@ -82,5 +82,5 @@ def _beyond(problem: Problem, deadline: Deadline) -> Found:
 
 
 def _ended(complete: bool, deadline: Deadline) -> Termination:
-    """Why the search ended. One whose tables had no room has nothing left to do either: that is no matter of time."""
+    """Why the search ended. One that ran out of room before its deadline is `complete` as well: more time would not help it."""
     return Termination.COMPLETE if complete else deadline.termination()

@@ -28,7 +28,7 @@ LOWER, LEAST_FACTOR = 16.0, 1e-12  # how rates are lowered to find some that fit
 
 
 def best_so_far(problem: Problem, points: tuple[Point, ...], deadline: Deadline) -> Found:
-    """What there is when the deadline strikes."""
+    """The best of the plans so far with a quick bound: the answer of a search that its deadline ended."""
     best = choose(problem, points)
     bound = relaxed_bound(problem, deadline)
     return Found(best, points, Proof.NONE if bound is None else Proof.BOUNDED, bound, ALL_TREES, termination=deadline.termination())
@@ -98,7 +98,7 @@ def most_headroom(problem: Problem, solver: Solver, deadline: Deadline, chosen_a
             factor *= max(gain, 1.0) if rising else gain
             rising = True
         else:
-            # What is least over the caps here fits at no rates; another plan may at lower ones.
+            # The plan that is least over the caps at these rates fits at none. At lower rates another plan may be the least, and fit.
             factor /= LOWER
             if factor < LEAST_FACTOR:
                 factor = 0.0

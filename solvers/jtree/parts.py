@@ -24,12 +24,12 @@ from solvers.model.tree import Join, Tree, joins, leaf_mask
 
 __all__ = ["Solver", "affordable_sets", "relaxed_bound"]
 
-PATIENT = 4.0  # seconds from which larger tables are worth their time
+PATIENT = 4.0  # seconds granted, from which on larger tables are worth their time
 
 
 def affordable_sets(deadline: Deadline) -> int:
     """How many connected sets to make tables of: where time is short, no more than can be searched in it."""
-    return MAX_SETS if deadline.remaining() > PATIENT else HASTY_SETS
+    return MAX_SETS if deadline.granted > PATIENT else HASTY_SETS
 
 
 def relaxed_bound(problem: Problem, deadline: Deadline) -> float | None:
@@ -75,8 +75,8 @@ class Solver:
     def points(self, caps: Caps, goal: int, deadline: Deadline) -> tuple[tuple[Point, ...], bool]:
         """Priced plans by rising CPU, and whether the answer is complete.
 
-        Complete, they hold every point of the frontier within the caps (FRONTIER), or the best one by the goal. LEAST_LOAD takes the caps
-        as its yardstick alone. Not complete, they are the plans found so far, some perhaps beyond the caps.
+        Complete, they hold every point of the frontier within the caps (FRONTIER), or the best one by the goal. For LEAST_LOAD the caps are
+        what a load is measured by, and rule nothing out. Not complete, they are the plans found so far, some perhaps beyond the caps.
         """
         several = sum(part is not None for part in self.parts) > 1
         limits = self.limits(caps, goal)

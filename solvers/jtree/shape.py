@@ -20,7 +20,7 @@ from solvers.common.tolerances import ROUNDED
 from solvers.jtree.choice import choose
 from solvers.jtree.compiled.ledger import MAX_EXACT_INPUTS, Ledger
 from solvers.jtree.orders import best_orders
-from solvers.jtree.search import Problem, Shape, make_join, sorted_inputs, tree_of_joins
+from solvers.jtree.search import Problem, Shape, make_join, shape_of, sorted_inputs, tree_of_joins
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
 from solvers.model.point import Point, point_of
@@ -60,7 +60,7 @@ class Draft:
 class Writing:
     """How long it takes to price a plan and write it down, probe by probe: a join of 200 inputs has 40,000 probes.
 
-    Measured on this machine at this moment, so that a search leaves enough time for it. No other decision depends on a clock.
+    Measured on this machine at this moment, so that a search leaves enough time for it. No other decision of a search depends on a clock.
     """
 
     seconds_per_probe: float
@@ -96,10 +96,6 @@ def mjoin_shape(ledger: Ledger) -> Shape:
     """One join per component."""
     parts = ledger.model.graph.components
     return with_root(ledger, {part: tuple(1 << i for i in bits(part)) for part in parts if part & (part - 1)})
-
-
-def shape_of(tree: Tree) -> Shape:
-    return {node.mask: sorted_inputs(leaf_mask(child) for child in node.inputs) for node in joins(tree)}
 
 
 def shape_with(ledger: Ledger, trees: Iterable[Tree]) -> Shape:

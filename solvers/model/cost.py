@@ -38,8 +38,8 @@ __all__ = [
 ]
 
 
-TINIEST = 1e-290  # of a rate, of a window in seconds, and of one over it: products with smaller ones lose their digits
-LARGEST = 1e290  # of the same
+TINIEST = 1e-290  # the least rate, and the least 1/T of a window: products with smaller figures lose digits
+LARGEST = 1e290  # the largest of both
 SMALL = 24  # streams up to which each set's size is computed on its own and remembered: few enough sets are ever priced
 
 
@@ -159,7 +159,7 @@ def _exact_sum(values: list[float]) -> tuple[float, ...]:
 
 
 class CostModel:
-    """The figures of one join graph under one set of cost constants, each set's computed once."""
+    """The figures of one join graph under one set of cost constants; those of a set of streams are computed once."""
 
     def __init__(self, graph: JoinGraph, costs: Costs, choices: CostModel | None = None) -> None:
         self.graph = graph

@@ -297,7 +297,7 @@ def join_graph(query: Query) -> JoinGraph:
         float(n) if n is not None else stream.rate * (stream.window.seconds or 0.0) for n, stream in zip(rows, query.streams, strict=True)
     )
     bit = {name: 1 << i for name, i in position.items()}
-    # Of sets of one size, the one whose sorted names come first has the largest sum of these.
+    # For ties by sorted names: of two sets of one size, the one whose sorted names come first has the larger sum of these.
     rank = {name: 1 << i for i, name in enumerate(sorted(position, reverse=True))}
     observed = sorted(
         (-len(entry.streams), -sum(map(rank.__getitem__, entry.streams)), sum(map(bit.__getitem__, entry.streams)), entry.selectivity)

@@ -35,7 +35,7 @@ _HUGE = 1e300  # stands in for infinity where a difference of two of them must n
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """One join seen from its inputs: positions as bits."""
+    """One join, for ordering its probes: a set of inputs is an integer with a bit for each position."""
 
     model: CostModel
     masks: tuple[int, ...]

@@ -32,6 +32,7 @@ from spark_adapter.stem.shares import Grid
 from spark_adapter.stem.silence import Heard, idle, listen, wake
 from spark_adapter.stem.skew import most_frequent
 from spark_adapter.stem.state import Notes, Part, State, Store
+from spark_adapter.stem.statistics import StepCounts
 from spark_adapter.stem.windows import Windows, least_watermark
 
 __all__ = ["Outcome", "evict", "work_off"]
@@ -44,18 +45,6 @@ class Outcome:
     statistics: dict[str, Any]
     expires: int | None
     """When, in microseconds of event time, the next piece of state will be dead; None where none will by time alone."""
-
-
-@dataclass(slots=True)
-class _Counts:
-    """What happened at one step."""
-
-    rows_in: int = 0
-    rows_out: int = 0
-    pairs: float = 0.0
-    measured: int = 0
-    cpu: float = 0.0
-    shed: int = 0
 
 
 def work_off(
@@ -85,7 +74,7 @@ def evict(program: Program, grid: Grid, cell: int, store: Store, watermark: int)
 
 
 def _held(program: Program, grid: Grid, cell: int, state: State, watermark: int) -> dict[str, Any]:
-    """Per module [rows, bytes], rows counted once however many cells hold copies and bytes as they lie here; pieces; and what was moved."""
+    """What the cell holds: per module its rows, counted in one of the cells that have copies, and its bytes here; pieces; and what was moved."""
     sizes = state.sizes(watermark)
     states = {module.name: [sizes[module.key][0] if grid.home(cell, module.streams) else 0, sizes[module.key][1]] for module in program.modules}
     return {"states": states, "pieces": sum(size[2] for size in sizes.values()), "traffic": asdict(state.traffic)}
@@ -110,7 +99,7 @@ class _Batch:
         self.windows = Windows(program, notes.counts)
         self.state = State(program, store, notes, self.windows, watermark)
         self.caches = Caches(program, self.state, watermark)
-        self.counts: dict[tuple[str, str, int], _Counts] = {}
+        self.counts: dict[tuple[str, str, int], StepCounts] = {}
         self.made = 0
 
     def work_off(self, arrivals: Mapping[str, pl.DataFrame]) -> Generator[pl.DataFrame, None, Outcome]:
@@ -136,7 +125,7 @@ class _Batch:
             "watermark": self.watermark,
             "idle": [] if self.heard is None else idle(self.program, self.notes, self.heard.now),
             "streams": streams,
-            "steps": [[*step, c.rows_in, c.rows_out, c.pairs, c.measured, c.cpu, c.shed] for step, c in self.counts.items()],
+            "steps": [[*step, *counts.noted()] for step, counts in self.counts.items()],
             **held,
             "caches": caches,
             "results": self.made,
@@ -244,7 +233,7 @@ class _Batch:
                 self.caches.add(cache, frame)
             yield frame
 
-    def _admitted(self, arrived: pl.DataFrame, step: Step, counts: _Counts) -> pl.DataFrame:
+    def _admitted(self, arrived: pl.DataFrame, step: Step, counts: StepCounts) -> pl.DataFrame:
         """Of the rows that arrive at a step those that may probe, chosen by their hash: the same rows in every run and in every cell.
 
         Both are counted, in one cell of those that have copies of a row.
@@ -257,7 +246,7 @@ class _Batch:
 
     def _through_step(self, join: Join, k: int, route: Route, i: int, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         step = route.steps[i]
-        counts = self.counts.setdefault((join.name, route.name, i), _Counts())
+        counts = self.counts.setdefault((join.name, route.name, i), StepCounts())
         parts = self._visible(join, k, step.target)
         members = step.target.split("+")
         met = self.grid.home(self.cell, (*step.arriving, *members))
@@ -275,7 +264,7 @@ class _Batch:
 
     def _through_cache(self, join: Join, k: int, route: Route, segment: Segment, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         step = route.steps[segment.first]
-        counts = self.counts.setdefault((join.name, route.name, segment.first), _Counts())
+        counts = self.counts.setdefault((join.name, route.name, segment.first), StepCounts())
         visible = [self._visible(join, k, making.target) for making in segment.steps]
         met = self.grid.home(self.cell, (*step.arriving, *(name for making in segment.steps for name in making.target.split("+"))))
         for partial in frames:
@@ -288,7 +277,7 @@ class _Batch:
                 yield found
 
 
-def _timed(counts: _Counts, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+def _timed(counts: StepCounts, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """The frames, with the CPU that making them takes: what is done with one before the next is asked for is not counted."""
     while True:
         started = time.process_time()

@@ -77,7 +77,7 @@ class Grid:
         )
 
     def meeting(self, left: Sequence[str], right: Sequence[str]) -> int:
-        """One of how many pairs of a left and a right row meet in a cell, where nothing but chance decides."""
+        """k, where one in k pairs of a left and a right row meets in some cell: they do where they agree in every dimension that both have."""
         return math.prod(
             dimension.share
             for dimension in self.dimensions

@@ -208,7 +208,7 @@ class State:
     # The end of a batch.
 
     def keep(self, watermark: int) -> None:
-        """Write what was added, merge what is due, and drop what `watermark` has passed: the least that the next batch can have."""
+        """Write what was added, merge what is due, and drop what is dead under `watermark`, the lowest that the next batch can have."""
         for module, number, part in self._unsaved:
             self._save(module, number, part, watermark)
         self.drop_dead(watermark)

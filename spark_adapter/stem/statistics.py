@@ -10,13 +10,13 @@ visit the same streams, each counts by the pairs it saw. A batch that is run aga
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from spark_adapter.stem.program import Program
 from spark_adapter.stem.skew import Frequent
 
-__all__ = ["Measured"]
+__all__ = ["Measured", "StepCounts"]
 
 
 @dataclass(slots=True)
@@ -46,19 +46,35 @@ class _Stream:
 
 
 @dataclass(slots=True)
-class _Step:
+class StepCounts:
+    """What happened at one probe step: of a batch in its cell, of the whole run here."""
+
     rows_in: int = 0
     rows_out: int = 0
     pairs: float = 0.0
+    """Pairs of an arriving row and a row of the state that were within their windows."""
     measured: int = 0
+    """Those of the rows out whose pairs were counted; a cache answers without looking at pairs."""
     cpu: float = 0.0
     shed: int = 0
+
+    def noted(self) -> tuple[float, ...]:
+        """In the form of a cell's note; `add` takes it."""
+        return astuple(self)
+
+    def add(self, rows_in: int, rows_out: int, pairs: float, measured: int, cpu: float, shed: int) -> None:
+        self.rows_in += rows_in
+        self.rows_out += rows_out
+        self.pairs += pairs
+        self.measured += measured
+        self.cpu += cpu
+        self.shed += shed
 
 
 @dataclass(slots=True)
 class _Figures:
     streams: dict[str, _Stream] = field(default_factory=dict)
-    steps: dict[tuple[str, str, int], _Step] = field(default_factory=dict)
+    steps: dict[tuple[str, str, int], StepCounts] = field(default_factory=dict)
     caches: dict[str, list[int]] = field(default_factory=dict)
     """Key → hits, misses."""
     cpu: dict[str, float] = field(default_factory=dict)
@@ -73,18 +89,12 @@ class _Figures:
         for name, seen in note.get("streams", {}).items():
             self.streams.setdefault(name, _Stream()).add(seen)
             self.frequent.add(seen.get("most", {}))
-        for operator, name, i, rows_in, rows_out, pairs, measured, cpu, shed in note.get("steps", ()):
-            step = self.steps.setdefault((operator, name, i), _Step())
-            step.rows_in += rows_in
-            step.rows_out += rows_out
-            step.pairs += pairs
-            step.measured += measured
-            step.cpu += cpu
-            step.shed += shed
+        for operator, name, i, *counts in note.get("steps", ()):
+            self.steps.setdefault((operator, name, i), StepCounts()).add(*counts)
         for key, seen in note.get("caches", {}).items():
-            counts = self.caches.setdefault(key, [0, 0])
-            counts[0] += seen["hits"]
-            counts[1] += seen["misses"]
+            asked = self.caches.setdefault(key, [0, 0])
+            asked[0] += seen["hits"]
+            asked[1] += seen["misses"]
         for part, seconds in note.get("cpu", {}).items():
             self.cpu[part] = self.cpu.get(part, 0.0) + seconds
         self.results += note.get("results", 0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import time
+from dataclasses import replace
 
 import pytest
 
@@ -11,9 +13,14 @@ from models.request import Method, Options, PlanRequest, Resources
 from solvers.allocation import in_plans as allocation
 from solvers.common.deadline import Deadline
 from solvers.frontier import frontier
-from solvers.jtree import lower_bound
+from solvers.jtree import bjtree, lower_bound
+from solvers.jtree.compiled import binary_tree as compiled
+from solvers.jtree.parts import affordable_sets
+from solvers.jtree.table_sizes import HASTY_SETS, MAX_SETS
+from solvers.jtree.warm import warm
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
+from solvers.model.tree import Tree
 from solvers.planner import plan
 from tests.graphs import random_graph
 
@@ -42,6 +49,7 @@ def test_without_time_the_plan_is_one_that_is_quick_to_write(shape: str, method:
 
 
 def test_with_time_enough_the_wide_plan_of_a_star_is_found() -> None:
+    warm()  # compiling would take more than all of the time
     assert probes(plan(asked("star", Method.ANYTIME, time_limit=6.0))) > 4 * STREAMS
 
 
@@ -82,3 +90,29 @@ def test_a_frontier_without_time_has_its_ends() -> None:
     cut = frontier(PlanRequest(query=query, options=Options(time_limit=NO_TIME)))
     assert cut.termination is Termination.TIME_LIMIT
     assert 1 <= len(cut.points) < len(whole.points)
+
+
+def test_budgets_of_work_follow_from_the_time_granted_whatever_is_left_of_it() -> None:
+    """On a busy machine much of the time may be gone before a search begins: its tables are no smaller for that."""
+    nearly_over = replace(Deadline.after(10.0), at=time.monotonic() + 0.5)
+    assert affordable_sets(nearly_over) == affordable_sets(Deadline.after(10.0)) == MAX_SETS
+    assert affordable_sets(nearly_over.share(0.1)) == affordable_sets(Deadline.after(1.0)) == HASTY_SETS
+    assert nearly_over.share(0.1).granted == 1.0
+    assert nearly_over.share(0.1).remaining() <= 0.05
+
+
+def test_the_pairs_of_a_binary_tree_are_those_that_the_time_granted_affords(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_for = []
+    found = compiled.best_binary_tree
+
+    def noted(model: CostModel, component: int, most: int, by_memory: bool, sets: int) -> Tree | None:
+        asked_for.append((most, sets))
+        return found(model, component, most, by_memory, sets)
+
+    monkeypatch.setattr(compiled, "best_binary_tree", noted)
+    query = random_graph(random.Random(3), 9, "clique", windows=(1.0,), log_selectivity=(-2.0, -1.0))
+    model = CostModel(join_graph(query), PlanRequest(query=query).costs)
+    for deadline in (Deadline.after(10.0), replace(Deadline.after(10.0), at=time.monotonic() + 5.0), Deadline.after(1.0), Deadline(0.0)):
+        bjtree.best_binary_tree(model, model.graph.all, deadline)
+    most, _, less = (entry[1:] for entry in bjtree.AFFORDABLE)
+    assert asked_for == [most, most, less, bjtree.LEAST_AFFORDABLE[1:]]

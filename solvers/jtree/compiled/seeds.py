@@ -64,7 +64,7 @@ class Plan(NamedTuple):
 
 @released
 def inputs_of(sets: Sets, family: Ints, count: int, whole: int, skipped: int, blocks: Ints) -> int:
-    """The inputs of the join of `whole`, but for the member `skipped`: the largest members inside, then bare streams. family is by falling size."""
+    """The inputs of the join of `whole` if `skipped` were no member: the largest members inside, then bare streams. family is by falling size."""
     left = whole
     m = 0
     for f in range(count):
@@ -176,7 +176,7 @@ def step_ratio(change: float, grown: float) -> float:
 def try_neighbours(sets: Sets, prices: Prices, pool: Pool, plan: Plan, members: int, phase: int) -> int:
     """The plan at hand and every plan one step from it: those that nothing beats go into the pool. Returns the member of the best step, or 0.
 
-    The plan at hand is in the pool already where seeds are spread from.
+    While SPREADING, the plan at hand is in the pool already.
     """
     family, blocks, steps, counts = plan.family, plan.blocks, pool.steps, pool.counts
     e, m = plan_figures(sets, prices, family, members, plan, plan.cost)
