@@ -24,7 +24,7 @@ from spark_adapter.native import native
 from spark_adapter.pipeline import Built, Measuring, Pipeline, applied, changeable
 from spark_adapter.progress import size
 from spark_adapter.rescaling import Cells, Held, worked_off
-from spark_adapter.session import send_code
+from spark_adapter.session import in_one_process, send_code
 from spark_adapter.shedding import check_shed
 from spark_adapter.sources import read_streams
 from spark_adapter.stem.engine import OBSERVED, parallelism, settings, stem
@@ -36,6 +36,7 @@ __all__ = ["compiled"]
 PARTITIONS = "spark.sql.shuffle.partitions"
 ONE_BATCH = "1000 days"  # between two batches: there will be no second one
 POLL_SECONDS = 0.1
+SPREADING = 0.05  # seconds that a task which removes copies takes at least, so that no executor gets them all
 
 
 def compiled(
@@ -90,7 +91,7 @@ def _stem(
     before: int = 1,
 ) -> Pipeline:
     """A pipeline over the states of these cells; `before` is how many cells the checkpoint has had until now."""
-    copies = f"watersmeet-{uuid4().hex}"
+    copies = _place_of_copies(spark)
     results, program = stem(plan, bindings, streams, cells.grid, cells.keys, copies)
     measured = Measured(program)
     built = Built(
@@ -129,23 +130,31 @@ def _wanted_cells(plan: Plan, bindings: Bindings, spark: SparkSession, cells: in
     return known if known is not None and known.grid == grid else Cells(grid, _partitions(bindings, grid.cells))
 
 
+def _place_of_copies(spark: SparkSession) -> str:
+    """Where workers keep copies of this run's states: below their own folders for what can be lost, or here among the driver's files."""
+    name = f"watersmeet-{uuid4().hex}"
+    return str(Path(SparkFiles.getRootDirectory()) / name) if in_one_process(spark) else name
+
+
 def _remove_copies(spark: SparkSession, name: str) -> None:
-    """The copies of states that workers have made, on whatever machines they are. What is not reached goes when the application ends."""
-    shutil.rmtree(Path(SparkFiles.getRootDirectory()) / name, ignore_errors=True)
-    context = spark.sparkContext
-    if context.master.startswith("local[") or context.master == "local":
+    """The copies of states that workers have made, on whatever machines they are. What is not reached goes with its executor's folders."""
+    if in_one_process(spark):
+        shutil.rmtree(name, ignore_errors=True)
         return
+    context = spark.sparkContext
 
     def remove(_: object) -> None:
         import shutil
-        from pathlib import Path
+        import time
 
-        from pyspark import SparkFiles
+        from spark_adapter.stem.worker import local_folders
 
-        shutil.rmtree(Path(SparkFiles.getRootDirectory()) / name, ignore_errors=True)
+        for folder in local_folders():
+            shutil.rmtree(folder / name, ignore_errors=True)
+        time.sleep(SPREADING)
 
-    # A few tasks per executor: Spark gives them out to those that are free.
-    tasks = 4 * max(1, int(context._jsc.sc().getExecutorMemoryStatus().size()))
+    # Tasks go to whoever is free: as many as run at once, and again, reach every executor.
+    tasks = 2 * int(context.defaultParallelism)
     with suppress(*SPARK_ERRORS):
         context.parallelize(range(tasks), tasks).foreach(remove)
 

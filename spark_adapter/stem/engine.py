@@ -73,8 +73,8 @@ def stem(
 ) -> tuple[DataFrame, Program]:
     """The results of the plan as one streaming DataFrame; `streams` as `read_streams` gives them.
 
-    `keys` are the grouping keys of the grid's cells. `folder` is a name, this run's own, under which workers keep copies of their states
-    among the files of the application.
+    `keys` are the grouping keys of the grid's cells. `folder` is this run's own, in which workers keep copies of their
+    states: a path, or a name below what `worker.local_folders` has.
     """
     fields = {name: _row(frame).fields for name, frame in streams.items()}
     delays = {name: milliseconds(frame.sparkSession, bindings.streams[name].watermark) for name, frame in streams.items()}

@@ -18,7 +18,6 @@ from pathlib import Path
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
-from pyspark import SparkFiles
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from spark_adapter.stem.program import META, MODULES, Program
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from spark_adapter.stem.shelf import Shelf
     from spark_adapter.stem.silence import Heard
 
-__all__ = ["NOW", "OUTPUT", "PACKETS", "CellProcessor", "Packer", "Unpacker"]
+__all__ = ["NOW", "OUTPUT", "PACKETS", "CellProcessor", "Packer", "Unpacker", "local_folders"]
 
 PACKETS = "cell INT, stream STRING, rows BINARY"
 OUTPUT = "rows BINARY, file STRING, note STRING"
@@ -56,6 +55,11 @@ def _ready() -> None:
 
     gc.collect()
     gc.freeze()
+
+
+def local_folders() -> list[Path]:
+    """Where this worker may put what can be lost, a folder per disk: Spark removes them with the executor, or with the application."""
+    return [Path(folder) for folder in os.environ["SPARK_LOCAL_DIRS"].split(",")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +215,8 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         """That of the cell at hand: Spark's state is the one of the key that it has just set."""
         from spark_adapter.stem.shelf import Shelf
 
-        return _Store(self.state, Shelf(Path(SparkFiles.getRootDirectory()) / self.folder / str(cell)))
+        disks = local_folders()
+        return _Store(self.state, Shelf(disks[cell % len(disks)] / self.folder / str(cell)))
 
     def _noted(self, store: _Store, outcome: Outcome) -> pd.DataFrame:
         """The cell's note, after its timer is set to when the next of its state dies."""
