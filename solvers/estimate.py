@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from models.plan import EstimateRequest, OperatorShape, Plan, Proof
+from collections.abc import Sequence
+
+from models.plan import EstimateRequest, Operator, OperatorShape, Plan, Proof
 from solvers.common.deadline import Deadline
 from solvers.jtree.orders import best_orders
 from solvers.jtree.search import Found, Problem, make_join
@@ -16,7 +18,7 @@ from solvers.planner import problem_of
 __all__ = ["estimate", "tree_of"]
 
 
-def tree_of(problem: Problem, operators: list[OperatorShape]) -> Tree:
+def tree_of(problem: Problem, operators: Sequence[OperatorShape] | Sequence[Operator]) -> Tree:
     """The tree that validated operators describe; an input without a pipeline gets its best probe order."""
     graph: JoinGraph = problem.model.graph
     trees: dict[str, Tree] = {name: i for i, name in enumerate(graph.names)}

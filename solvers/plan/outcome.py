@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from models.plan import Termination
 from models.request import Objective
+from solvers.caches.cached_plan import CachedPlan
 from solvers.caches.claims import with_caches_allowed
-from solvers.caches.in_plans import CachedPlan
 from solvers.common.deadline import Deadline
 from solvers.jtree.choice import objective_value
 from solvers.jtree.search import Found, Problem, structure_key
