@@ -63,12 +63,13 @@ def places_of(plan: Plan, names: Sequence[str]) -> tuple[Place, ...]:
     problem = problem_of(PlanRequest(query=query, costs=plan.costs))
     priced = problem.model.price(tree_of(problem, plan.operators))
     masks = {name: 1 << i for i, name in enumerate(names)}
-    below = masks | {operator.id: sum(masks[name] for name in operator.streams) for operator in plan.operators}
+    for operator in plan.operators:
+        masks[operator.id] = sum(masks[name] for name in operator.inputs)
     found = []
     for cache in plan.caches:
         try:
             kept = sum(masks[name] for name in {*cache.streams, *cache.semijoin})
-            place = Place(below[cache.operator], below[cache.input], cache.first, cache.last, kept, name=cache.id)
+            place = Place(masks[cache.operator], masks[cache.input], cache.first, cache.last, kept, name=cache.id)
         except KeyError as missing:
             raise ShapeError(f"{cache.id} names {missing.args[0]!r}, which this plan does not have", "/caches") from None
         entries = _candidate(problem, priced, place)[1].figures.entries

@@ -93,7 +93,7 @@ def cached_frontier(problem: Problem, found: Found, points: Sequence[Point], dea
 
 def _more_points(problem: Problem, found: Found, deadline: Deadline) -> Sequence[Point]:
     """The whole frontier within the memory cap, CPU apart, where it is cheap to have and some tree with caches could beat what was found."""
-    if problem.options.caches is not CacheMode.AUTO or not _worth_more_trees(problem, found):
+    if problem.shape_given or problem.options.caches is not CacheMode.AUTO or not _worth_more_trees(problem, found):
         return ()
     from solvers.jtree.exact import frontier_search  # numba takes a while to import; these methods have done so
 
@@ -103,7 +103,7 @@ def _more_points(problem: Problem, found: Found, deadline: Deadline) -> Sequence
 def _wide_trees(problem: Problem, found: Found, deadline: Deadline) -> list[Tree]:
     """The trees that have a join of three inputs or more and could win, the best without caches first."""
     points = [found.best]
-    if problem.options.caches is CacheMode.AUTO:
+    if problem.options.caches is CacheMode.AUTO or problem.shape_given:
         points += found.points
         points += _more_points(problem, found, deadline)
     trees = dict.fromkeys(point.tree for point in points if point.memory_bytes <= problem.caps.memory_bytes)
