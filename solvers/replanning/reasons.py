@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from models.replan import ChangeKind
-from models.request import Objective
+from models.request import CacheMode, Objective
 from solvers.common import words
 from solvers.replanning.judgement import Judged, Verdict
 from solvers.replanning.question import Question
@@ -65,16 +65,18 @@ def why_changed(asked: Question, judged: Judged) -> list[str]:
         Verdict.KEEPS_UP: f"The running plan does not keep up: {_use(running)}, and no plan fits. {_keeps_up(asked, judged)}",
         Verdict.FRESHER: f"A freshness predicate is broken that can be kept. {_keeps_up(asked, judged)}",
         Verdict.NO_SHEDDING: f"Nothing has to be shed any more: {_use(now)}.",
-        Verdict.DROPS: f"{_dropped(asked, judged)} by now costs more to keep than it saves, or is not allowed.",
+        Verdict.DROPS: _dropped(asked, judged),
         Verdict.WORTH_IT: f"{what} bring{'s' if judged.kind is ChangeKind.TREE else ''} {_gain(asked, judged)}.",
     }[judged.verdict]
     return [said, *_building(asked, judged)]
 
 
 def _dropped(asked: Question, judged: Judged) -> str:
-    kept = {(place.join, place.arriving, place.first, place.last, place.kept) for place in judged.now.way.places}
-    names = [place.name for place in asked.way.places if (place.join, place.arriving, place.first, place.last, place.kept) not in kept]
-    return " and ".join(names)
+    kept = {place.name for place in judged.now.way.places}
+    names = " and ".join(place.name for place in asked.way.places if place.name not in kept)
+    if asked.now.options.caches is CacheMode.OFF:
+        return f"The request allows no caches: without {names}."
+    return f"By now more goes into keeping {names} than is saved."
 
 
 def why_kept(asked: Question, tried: Sequence[Judged]) -> list[str]:

@@ -9,17 +9,18 @@ from functools import partial
 import pytest
 
 from models.plan import Plan
-from models.replan import ChangeKind, Decision, ReplanRequest
+from models.replan import ChangeKind, Decision, ReplanRequest, Thresholds
 from models.request import CacheMode, Method, Options, PlanRequest
 from solvers.caches.candidates import CacheCandidate, Pipelines, program_of
 from solvers.caches.global_caches import global_candidates
 from solvers.caches.select.exhaustive import MAX_CANDIDATES, exhaustive
 from solvers.common.deadline import Deadline
 from solvers.planner import plan, problem_of
-from solvers.replanning.caches import reconsidered
+from solvers.replanning.caches import Reconsidered, reconsidered
 from solvers.replanning.question import question
 from tests.solvers.caches.test_in_plans import random_query
 from tests.solvers.replanning.drifts import asked, drifted, moved
+from tests.solvers.test_replan import hot_key
 
 OPTIONS = Options(method=Method.MJOIN, caches=CacheMode.GLOBAL, time_limit=60)
 
@@ -79,6 +80,22 @@ def test_a_cache_whose_net_benefit_turned_negative_is_dropped_and_no_other() -> 
             dropped += 1
         assert {place.name for place in (*said.kept, *said.dropped)} == {cache.id for cache in running.caches}
     assert dropped > 3
+
+
+def test_a_cache_that_noise_alone_has_made_lose_is_not_dropped() -> None:
+    """A cache that just pays: with a few keys more it loses, which is no reason as long as that may be an error of measurement."""
+
+    def asks(keys: float, error: float) -> Reconsidered:
+        return reconsidered(question(ReplanRequest(plan=running, request=hot_key(keys), thresholds=Thresholds(error=error))))
+
+    running = plan(hot_key(10.0))
+    low, high = 10.0, 3000.0
+    while high / low > 1.0001:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if asks(middle, 0.0).dropped else (middle, high)
+    running = running.model_copy(update={"made_for": hot_key(low).query})  # when the cache just paid
+    assert asks(low * 1.06, 0.0).dropped and not asks(low * 1.06, 0.05).dropped
+    assert asks(low * 1.2, 0.05).dropped
 
 
 def test_where_a_tree_changes_no_caches_of_the_running_one_bring_the_gain() -> None:
