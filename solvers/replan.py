@@ -101,4 +101,4 @@ def _as_it_runs(asked: Question, deadline: Deadline, brief: bool) -> Plan:
             allocation = allocation_of(problem.model, replace(priced.shared, freshness_cpu=enough))
         outcome = replace(outcome, relief=Relief(outcome.found, allocation, (), None))
     plan = build_plan(problem, proven(problem, replace(outcome, brief=brief), deadline))
-    return plan if asked.made_for == asked.drift.now else plan.model_copy(update={"made_for": asked.made_for})
+    return plan if asked.made_for == plan.query else plan.model_copy(update={"made_for": asked.made_for})
