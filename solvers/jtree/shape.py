@@ -45,6 +45,7 @@ __all__ = [
 MAX_PRICED = 24  # plans that are priced and returned; pricing 200 streams takes tens of milliseconds each
 MAX_REFINED = 40  # inputs up to which a wide join's orders are looked for again at the end
 LARGE = 60  # streams from which only the chosen plan is priced
+AS_QUICK = 2.0  # times the probes of the quickest plan to write: one of the two has to be written, and milliseconds are no reason to prefer it
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,10 @@ class Writing:
         """The moment at which writing this plan has to begin."""
         return deadline.earlier(self.seconds(draft))
 
-    def in_time(self, deadline: Deadline, drafts: Sequence[Draft]) -> list[Draft]:
-        """The plans that can still be written before the deadline, or the quickest to write."""
-        left = deadline.remaining()
-        return [draft for draft in drafts if self.seconds(draft) <= left] or [min(drafts, key=self.seconds)]
+    def in_time(self, deadline: Deadline, drafts: Sequence[Draft], reserved: Draft | None = None) -> list[Draft]:
+        """The plans that can still be written before the deadline, or in the time that was reserved for one of them, or as quickly as any."""
+        left = max(deadline.remaining(), 0.0 if reserved is None else self.seconds(reserved), AS_QUICK * min(map(self.seconds, drafts)))
+        return [draft for draft in drafts if self.seconds(draft) <= left]
 
 
 def with_root(ledger: Ledger, shape: Shape) -> Shape:
