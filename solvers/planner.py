@@ -6,6 +6,7 @@ import math
 
 from models.plan import EstimateRequest, Plan
 from models.request import PlanRequest
+from solvers.caches.claims import can_exist
 from solvers.caches.in_plans import caches_in_plans
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.jtree.registry import run
@@ -13,7 +14,7 @@ from solvers.jtree.search import Found, Problem
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
 from solvers.model.point import Caps
-from solvers.plan.builder import build_plan
+from solvers.plan.builder import before_writing, build_plan
 from solvers.plan.outcome import allocated, chosen, proven
 
 __all__ = ["begin", "plan", "problem_of", "search"]
@@ -27,10 +28,12 @@ def plan(request: PlanRequest, progress: Progress = NOBODY) -> Plan:
     tree = search(problem, deadline)
     progress.found((tree.best,))
     progress.doing("choosing caches")
-    cached = caches_in_plans(problem, tree, deadline)
-    outcome = chosen(tree, cached, deadline.termination(tree.termination))
-    outcome = allocated(problem, outcome, deadline)
-    outcome = proven(problem, outcome, deadline)
+    choosing = before_writing(deadline, tree.best.tree)
+    cached = caches_in_plans(problem, tree, choosing)
+    caches_tried = can_exist(problem.model, problem.options.caches)
+    outcome = chosen(tree, cached, choosing.termination(tree.termination) if caches_tried else tree.termination)
+    outcome = allocated(problem, outcome, choosing)
+    outcome = proven(problem, outcome, choosing)
     made = build_plan(problem, outcome)
     progress.ended(made)
     return made

@@ -6,6 +6,7 @@ has two arguments and no more, and one that reports nothing is still a good sear
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from solvers.model.point import Point
     from solvers.model.tree import Tree
 
-__all__ = ["NOBODY", "AbandonedError", "Deadline", "Progress"]
+__all__ = ["NEVER", "NOBODY", "AbandonedError", "Deadline", "Progress"]
 
 TICK = 0.02  # seconds between two looks at a deadline while compiled code runs: costs a thousandth of a core, and a stop is noticed at once
 
@@ -130,3 +131,7 @@ class Deadline:
         finally:
             ended.set()
             thread.join()
+
+
+NEVER = Deadline(math.inf)
+"""For work that nobody waits for."""
