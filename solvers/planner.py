@@ -14,7 +14,8 @@ from solvers.jtree.search import Found, Problem
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
 from solvers.model.point import Caps
-from solvers.plan.builder import before_writing, build_plan
+from solvers.model.tree import probes_of
+from solvers.plan.builder import build_plan
 from solvers.plan.outcome import allocated, chosen, proven
 
 __all__ = ["begin", "plan", "problem_of", "search"]
@@ -28,7 +29,8 @@ def plan(request: PlanRequest, progress: Progress = NOBODY) -> Plan:
     tree = search(problem, deadline)
     progress.found((tree.best,))
     progress.doing("choosing caches")
-    choosing = before_writing(deadline, tree.best.tree)
+    # Where nothing fits, what may probe is written down as well, probe by probe.
+    choosing = deadline.before_writing(probes_of(tree.best.tree) * (1 if problem.caps.admit(tree.best) else 2))
     cached = caches_in_plans(problem, tree, choosing)
     caches_tried = can_exist(problem.model, problem.options.caches)
     outcome = chosen(tree, cached, choosing.termination(tree.termination) if caches_tried else tree.termination)

@@ -117,9 +117,7 @@ def candidate(model: CostModel, attributes: Attributes, pipelines: Pipelines, k:
     return CacheCandidate(k, first, last, visited, segment, kept, key, priced, arriving)
 
 
-def prefix_candidates(
-    model: CostModel, attributes: Attributes, pipelines: Pipelines, deadline: Deadline = NEVER
-) -> list[CacheCandidate]:
+def prefix_candidates(model: CostModel, attributes: Attributes, pipelines: Pipelines, deadline: Deadline = NEVER) -> list[CacheCandidate]:
     """Every candidate under the prefix invariant; those of few inputs alone where time runs out."""
     found = []
     places = [{target: s for s, target in enumerate(order)} for order in pipelines.join.orders]

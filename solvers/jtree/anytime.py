@@ -292,7 +292,7 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     termination = searching.termination()
     if termination is not Termination.COMPLETE:
         drafts = writing.in_time(deadline, drafts, ranked[0])
-    return replace(_proven(problem, priced(problem, ledger, drafts), least_cpu, deadline), termination=termination)
+    return replace(_proven(problem, priced(problem, ledger, drafts, searching), least_cpu, deadline), termination=termination)
 
 
 def _different(drafts: Sequence[Draft]) -> list[Draft]:

@@ -151,23 +151,23 @@ def _worth_pricing(problem: Problem, drafts: Sequence[Draft]) -> list[Draft]:
     return [steps[k] for k in sorted(nearest)]
 
 
-def _refined(ledger: Ledger, tree: Tree) -> Tree:
-    """The tree with the orders of its wide top joins looked for again, by ranks or over all unions, where that is cheaper."""
+def _refined(ledger: Ledger, tree: Tree, deadline: Deadline) -> Tree:
+    """The tree with the orders of its wide top joins looked for again, by ranks or over all unions, where there is time and that is cheaper."""
     model = ledger.model
     tops = {*model.graph.components, model.graph.all}
     rebuilt: dict[int, Tree] = {1 << i: i for i in range(len(model.graph))}
     result = tree
     for node in joins(tree):
         orders, masks = node.orders, [leaf_mask(child) for child in node.inputs]
-        if node.mask in tops and MAX_EXACT_INPUTS < len(masks) <= MAX_REFINED:
-            others, _ = best_orders(model, masks)
+        if node.mask in tops and MAX_EXACT_INPUTS < len(masks) <= MAX_REFINED and not deadline.expired():
+            others, _ = best_orders(model, masks, deadline)
             if model.price_join(masks, others).cpu < model.price_join(masks, orders).cpu:
                 orders = others
         result = rebuilt[node.mask] = make_join([rebuilt[mask] for mask in masks], orders)
     return result
 
 
-def priced(problem: Problem, ledger: Ledger, drafts: Sequence[Draft]) -> tuple[Point, ...]:
+def priced(problem: Problem, ledger: Ledger, drafts: Sequence[Draft], deadline: Deadline) -> tuple[Point, ...]:
     """The best drafts as priced plans. Raises RangeError where the figures of all of them leave the range of a double."""
     points: list[Point] = []
     refusal: RangeError | None = None
@@ -180,5 +180,5 @@ def priced(problem: Problem, ledger: Ledger, drafts: Sequence[Draft]) -> tuple[P
         assert refusal is not None
         raise refusal
     chosen = choose(problem, points)
-    refined = _refined(ledger, chosen.tree)
+    refined = _refined(ledger, chosen.tree, deadline)
     return (*points, point_of(problem.model, refined)) if refined != chosen.tree else tuple(points)

@@ -17,26 +17,18 @@ from models.plan import (
     Validity,
 )
 from models.request import Objective, Query, Resources
-from solvers.common.deadline import Deadline
 from solvers.common.gap import gap_between
 from solvers.jtree.search import Found, Problem
 from solvers.model.cost import PricedProbe, PricedTree
 from solvers.model.graph import JoinGraph, bits
 from solvers.model.sensitivity import headroom, validity
-from solvers.model.tree import Join, Tree, probes_of
+from solvers.model.tree import Join, Tree
 from solvers.plan.explanation import explain, warnings_of
 from solvers.plan.outcome import Outcome, value_of
 
 BRIEF = "The time limit left no time to work out allocation, validity and the reasons for this plan."
 
-SECONDS_PER_PROBE = 1.5e-5  # to write a plan down, on the machine at hand: 0.6 s for the 40,000 probes of one join of 200 streams
-
-__all__ = ["before_writing", "build_plan", "gap_of", "normalised", "operators_of"]
-
-
-def before_writing(deadline: Deadline, tree: Tree) -> Deadline:
-    """The moment at which the plan with this tree has to be written down: what is chosen beside the tree is chosen until then."""
-    return deadline.earlier(SECONDS_PER_PROBE * probes_of(tree))
+__all__ = ["build_plan", "gap_of", "normalised", "operators_of"]
 
 
 def normalised(query: Query, graph: JoinGraph) -> Query:
