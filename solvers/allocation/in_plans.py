@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from models.plan import Allocation, Allowance, Renewal, StreamShare, WindowSuggestion
 from solvers.allocation.freshness import Refresh, ages, cover_shares, cpu_of, greedy_shares, joint_shares, residences, split_tolerance
 from solvers.allocation.neighbours import neighbours
-from solvers.allocation.productivity import PlanPaths, paths_of_plan, results_of
+from solvers.allocation.productivity import PlanPaths, paths_of_plan, results_of, visited_sizes
 from solvers.common import words
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED, ROUNDED_DOWN
@@ -261,16 +261,15 @@ def allocation_of(model: CostModel, shared: Shared) -> Allocation:
     graph, priced = shared.graph, shared.priced
     ids = {node.mask: f"join-{number}" for number, node in enumerate(priced.nodes, 1)}
     per_second = [share / window for share, window in zip(shared.shares, shared.plan.windows, strict=True)]
-    allowances = []
+    allowances, sizes = [], dict[int, float]()
     for node, join in zip(priced.nodes, priced.joins, strict=True):
         for k, child in enumerate(node.inputs):
             block = join.blocks[k]
             name = ids[block] if isinstance(child, Join) else graph.names[child]
-            arrivals, visited = math.fsum(per_second[i] for i in bits(block)), block
-            for step, probe in enumerate(join.pipelines[k].probes):
+            arrivals = math.fsum(per_second[i] for i in bits(block))
+            for step, size in enumerate(visited_sizes(graph, join, k, sizes)[:-1]):
                 share = shared.shares[child] if step == 0 and not isinstance(child, Join) else 1.0
-                allowances.append(Allowance(operator=ids[node.mask], input=name, step=step, share=share, rate=arrivals * graph.size(visited)))
-                visited |= join.blocks[probe.target]
+                allowances.append(Allowance(operator=ids[node.mask], input=name, step=step, share=share, rate=arrivals * size))
     return Allocation(
         throughput=shared.throughput,
         saturation_throughput=model.rate(model.graph.all),

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from solvers.caches.figures import Figures, Traffic, figures
 from solvers.caches.select.program import Candidate, Program
+from solvers.common.deadline import NEVER, Deadline
 from solvers.model.attributes import Attributes, Key
 from solvers.model.cost import CostModel, PricedJoin
 from solvers.model.graph import bits
@@ -122,11 +123,13 @@ def candidate(model: CostModel, attributes: Attributes, pipelines: Pipelines, k:
     return CacheCandidate(k, first, last, visited, segment, kept, key, priced, arriving)
 
 
-def prefix_candidates(model: CostModel, attributes: Attributes, pipelines: Pipelines) -> list[CacheCandidate]:
-    """Every candidate under the prefix invariant."""
+def prefix_candidates(model: CostModel, attributes: Attributes, pipelines: Pipelines, deadline: Deadline = NEVER) -> list[CacheCandidate]:
+    """Every candidate under the prefix invariant; those of few inputs alone where time runs out."""
     found = []
     places = [{target: s for s, target in enumerate(order)} for order in pipelines.join.orders]
     for positions in prefix_sets(pipelines):
+        if deadline.expired():
+            break
         members = list(bits(positions))
         for k in range(len(places)):
             if positions >> k & 1:

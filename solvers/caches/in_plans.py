@@ -168,7 +168,7 @@ def _best_caches(problem: Problem, tree: Tree, deadline: Deadline, to_beat: tupl
     for number, join in enumerate(priced.joins):
         if len(join.blocks) > 2:
             pipelines = Pipelines.of(join)
-            useful = _fitting(model, [c for c in generate(model, attributes, pipelines) if c.figures.benefit > 0.0], free)
+            useful = _fitting(model, [c for c in generate(model, attributes, pipelines, deadline) if c.figures.benefit > 0.0], free)
             if useful:
                 program, groups = program_of(pipelines, useful, free)
                 parts.append((number, program, useful, groups))

@@ -28,10 +28,10 @@ from solvers.jtree.compiled.regions import Solution, solve_region
 from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
-from solvers.jtree.shape import Draft, Shape, Writing, draft_of, excess_of, priced, shape_of, sorted_inputs, tree_of
+from solvers.jtree.shape import Draft, Shape, Writing, draft_of, excess_of, mjoin_shape, priced, shape_of, sorted_inputs, tree_of
 from solvers.jtree.state_selection import optimize, ranked_edges
 from solvers.jtree.two_layer import walk_two_layers
-from solvers.model.point import Point, point_of
+from solvers.model.point import Caps, Point, point_of
 
 __all__ = ["anytime"]
 
@@ -264,17 +264,18 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     drafts = [draft_of(ledger, shape_of(first))]
     progress.drafted(drafts[0].cpu, drafts[0].memory_bytes, drafts[0].shape)
     writing = Writing.measured(problem.model, first)
-    searching = writing.before(deadline, drafts[0])
-    if not searching.expired():
-        drafts += walk_two_layers(problem, ledger, searching)
+    searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
+    if not writing.before(deadline, drafts[0]).expired():
+        # Without the CPU cap, or the walks would end at the first plan that fits.
+        drafts += walk_two_layers(replace(problem, caps=Caps(memory_bytes=problem.caps.memory_bytes)), ledger, searching)
     search = _Search(problem, ledger, searching)
-    ranked = sorted(drafts, key=search.rank)
+    ranked = sorted(writing.in_time(deadline, drafts), key=search.rank)
     progress.drafted(ranked[0].cpu, ranked[0].memory_bytes, ranked[0].shape)
+    # A wide join takes longer to price and to write than it took to find.
+    searching = search.deadline = writing.before(deadline, ranked[0])
     least_cpu = cpu_lower_bound(model, searching.share(0.5))
     if problem.objective is not Objective.MAX_HEADROOM:
         progress.proven(least_cpu if problem.objective is Objective.MIN_CPU else memory_lower_bound(model))
-    # A wide join takes longer to price and to write than it took to find.
-    searching = search.deadline = writing.before(deadline, ranked[0])
     for number, draft in enumerate(_different(ranked)[:STARTS], 1):
         if searching.expired():
             break
@@ -289,8 +290,8 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     progress.doing("pricing what was found")
     termination = searching.termination()
     if termination is not Termination.COMPLETE:
-        drafts = writing.in_time(deadline, drafts)
-    return replace(_proven(problem, priced(problem, ledger, drafts), least_cpu, deadline), termination=termination)
+        drafts = writing.in_time(deadline, drafts, ranked[0])
+    return replace(_proven(problem, priced(problem, ledger, drafts, searching), least_cpu, deadline), termination=termination)
 
 
 def _different(drafts: Sequence[Draft]) -> list[Draft]:

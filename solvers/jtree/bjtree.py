@@ -17,7 +17,7 @@ import math
 from dataclasses import replace
 from operator import itemgetter
 
-from models.plan import Proof, Termination
+from models.plan import Proof
 from models.request import Objective
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED
@@ -153,8 +153,7 @@ def bjtree(problem: Problem, deadline: Deadline) -> Found:
 
 def _claimed(problem: Problem, points: list[Point], exact: bool, deadline: Deadline) -> Found:
     """The best of these points. `exact`: it is proven best of all binary trees, and of two streams there are no other trees."""
-    termination = Termination.COMPLETE if exact else deadline.termination()
-    found = heuristic(problem, points, SPACE, termination=termination)
+    found = heuristic(problem, points, SPACE, deadline, complete=exact)
     fits = problem.caps.admit(found.best)
     if not exact or found.proof is Proof.OPTIMAL:
         return found

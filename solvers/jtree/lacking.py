@@ -16,7 +16,8 @@ from solvers.common.deadline import Deadline
 from solvers.common.tolerances import AT_A_CAP, ROUNDING
 from solvers.jtree.choice import choose, objective_value, overload
 from solvers.jtree.compiled.questions import LEAST_BYTES, LEAST_CPU, LEAST_LOAD
-from solvers.jtree.parts import Solver, relaxed_bound
+from solvers.jtree.lower_bound import relaxed_bound
+from solvers.jtree.parts import Solver
 from solvers.jtree.search import ALL_TREES, Found, Lacking, Problem, staircase, structure_key
 from solvers.model.cost import CostModel
 from solvers.model.point import Caps, Point, point_of

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 
-from models.request import Objective
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import AT_A_CAP
 from solvers.jtree.compiled.questions import FRONTIER, LEAST_LOAD, Limits
 from solvers.jtree.component import component_of
 from solvers.jtree.components import join_components, sum_of_staircases
-from solvers.jtree.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
+from solvers.jtree.lower_bound import relaxed_bound
 from solvers.jtree.mjoin import mjoin_tree
 from solvers.jtree.search import Problem, staircase
 from solvers.jtree.table_sizes import HASTY_SETS, MAX_SETS
@@ -22,7 +21,7 @@ from solvers.model.cost import CostModel
 from solvers.model.point import Caps, Point, point_of
 from solvers.model.tree import Join, Tree, joins, leaf_mask
 
-__all__ = ["Solver", "affordable_sets", "relaxed_bound"]
+__all__ = ["Solver", "affordable_sets"]
 
 PATIENT = 4.0  # seconds granted, from which on larger tables are worth their time
 
@@ -30,16 +29,6 @@ PATIENT = 4.0  # seconds granted, from which on larger tables are worth their ti
 def affordable_sets(deadline: Deadline) -> int:
     """How many connected sets to make tables of: where time is short, no more than can be searched in it."""
     return MAX_SETS if deadline.granted > PATIENT else HASTY_SETS
-
-
-def relaxed_bound(problem: Problem, deadline: Deadline) -> float | None:
-    """A bound of the objective that takes next to no time."""
-    if problem.objective is Objective.MIN_CPU:
-        return cpu_lower_bound(problem.model, deadline)
-    if problem.objective is Objective.MIN_MEMORY:
-        return memory_lower_bound(problem.model)
-    bound = headroom_upper_bound(problem.model, problem.caps, deadline)
-    return bound if math.isfinite(bound) else None
 
 
 class Solver:

@@ -124,4 +124,4 @@ def state_removal(problem: Problem, deadline: Deadline) -> Found:
         passed.append(draft)
         if enough_removed(problem, passed):
             break
-    return heuristic(problem, priced(problem, ledger, writing.in_time(deadline, passed)), SPACE, termination=searching.termination())
+    return heuristic(problem, priced(problem, ledger, writing.in_time(deadline, passed), searching), SPACE, searching)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Join", "Tree", "joins", "leaf_mask"]
+__all__ = ["Join", "Tree", "joins", "leaf_mask", "probes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +49,8 @@ def joins(tree: Tree) -> Iterator[Join]:
             found.append(node)
             waiting.extend(node.inputs)
     return reversed(found)
+
+
+def probes_of(tree: Tree) -> int:
+    """How many probes all pipelines have together."""
+    return sum(len(order) for join in joins(tree) for order in join.orders)

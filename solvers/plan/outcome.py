@@ -62,7 +62,7 @@ def allocated(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome
     from solvers.allocation.in_plans import relieve  # requests that fit do without it
 
     relief = relieve(problem, outcome.tree, deadline)
-    return replace(outcome, found=relief.found, relief=relief)
+    return replace(outcome, found=relief.found, relief=relief, termination=deadline.termination(outcome.termination))
 
 
 def proven(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome:

@@ -10,13 +10,18 @@ from hypothesis import strategies as st
 
 from models.plan import Proof, Termination
 from models.request import Costs, Objective, Options, Query
+from solvers.common import deadline as deadlines
 from solvers.common.deadline import Deadline
+from solvers.jtree import anytime as anytime_module
+from solvers.jtree import shape as shapes
 from solvers.jtree.anytime import WHOLE, anytime
 from solvers.jtree.choice import objective_value
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.regions import solve_region
-from solvers.jtree.search import Problem
+from solvers.jtree.search import Problem, Search
 from solvers.jtree.shape import draft_of, tree_of
+from solvers.jtree.state_removal import state_removal
+from solvers.jtree.state_selection import state_selection
 from solvers.jtree.two_layer import two_layer
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits, join_graph
@@ -154,6 +159,57 @@ def test_large_graphs_come_to_an_end_and_are_not_worse_than_two_layer(n: int) ->
     found, other = anytime(problem, Deadline.after(300.0)), two_layer(problem, Deadline.after(300.0))
     assert found.termination is other.termination is Termination.COMPLETE
     assert found.best.cpu <= other.best.cpu * ROUNDED
+
+
+class Looks:
+    """A clock that moves on by one second whenever somebody looks at it: how far a search comes does not depend on the machine."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+@pytest.mark.parametrize("looks", [60, 100, 300, 1000])
+@pytest.mark.parametrize(("n", "shape"), [(60, "random"), (100, "random"), (60, "star"), (60, "chain")])
+def test_a_search_that_is_cut_is_not_worse_than_two_layer_in_the_same_time(n: int, shape: str, looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem(keyed_model(7, n, shape))
+    monkeypatch.setattr(deadlines, "time", Looks())
+    monkeypatch.setattr(shapes, "time", Looks())
+    found = anytime(problem, Deadline.after(looks))
+    assert found.best.cpu <= two_layer(problem, Deadline.after(looks)).best.cpu * ROUNDED
+
+
+def test_what_was_improved_until_the_time_limit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan with one probe more than its start is not given up because the time that was kept for writing is that of the start."""
+    problem = Problem(keyed_model(7, 60))
+    monkeypatch.setattr(deadlines, "time", Looks())
+    monkeypatch.setattr(shapes, "time", Looks())
+    found, start = anytime(problem, Deadline.after(300)), two_layer(problem, Deadline.after(300))
+    assert found.termination is Termination.TIME_LIMIT
+    assert found.best.cpu < start.best.cpu * 0.99
+
+
+@pytest.mark.parametrize("search", [two_layer, state_selection, state_removal])
+@pytest.mark.parametrize("objective", list(Objective))
+@pytest.mark.parametrize("seed", range(3))
+def test_under_both_caps_it_is_not_worse_than_any_walk(search: Search, objective: Objective, seed: int) -> None:
+    """A walk ends at its first plan within both caps; its later ones are better starts."""
+    model = keyed_model(seed, 24)
+    caps = Caps(two_layer(Problem(model), soon()).best.cpu * 3, model.leaves_bytes() * 3)
+    problem = Problem(model, caps, objective)
+    found, start = (objective_value(problem, walked(problem, soon()).best) for walked in (anytime, search))
+    assert found >= start / ROUNDED if objective is Objective.MAX_HEADROOM else found <= start * ROUNDED
+
+
+def test_the_starts_under_loose_caps_are_those_without_caps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(anytime_module._Search, "improved", lambda _, shape, *__: shape)
+    model = keyed_model(7, 60)
+    free = anytime(Problem(model), soon()).best
+    loose = anytime(Problem(model, Caps(free.cpu * 100, free.memory_bytes * 100)), soon()).best
+    assert loose.cpu <= free.cpu * ROUNDED
 
 
 def test_a_hundred_streams_in_papers_setting_are_within_a_per_cent_of_the_bound() -> None:
