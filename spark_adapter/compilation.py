@@ -65,7 +65,7 @@ def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cel
     send_code(spark)
     copies = f"watersmeet-{uuid4().hex}"
     results, program = stem(checked, bound, streams, grid, partitions, copies)
-    measured = Measured(program)
+    measured = Measured(checked.query, {stream.name: stream.delay or 0 for stream in program.streams})
     built = Built(
         results,
         remember=lambda: write_manifest(folder, engine, checked.fingerprint, kept),

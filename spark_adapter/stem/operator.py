@@ -25,14 +25,18 @@ from typing import Any
 import polars as pl
 
 from spark_adapter.stem.caches import Caches
-from spark_adapter.stem.frames import chosen
+from spark_adapter.stem.counting import Counts, Tally
+from spark_adapter.stem.frames import chosen, stacked
 from spark_adapter.stem.probes import joined, pairs_within
 from spark_adapter.stem.program import FOREVER, META, Join, Program, Route, Segment, Step
 from spark_adapter.stem.shares import Grid
+from spark_adapter.stem.sketch import sketch
 from spark_adapter.stem.state import Notes, Part, State, Store
 from spark_adapter.stem.windows import Windows, least_watermark
 
 __all__ = ["Outcome", "evict", "work_off"]
+
+PROFILED = 64  # rows that are sent through the steps of a cached segment in each batch, to measure what the cache hides
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +46,6 @@ class Outcome:
     statistics: dict[str, Any]
     expires: int | None
     """When, in microseconds of event time, the next piece of state will be dead; None where none will by time alone."""
-
-
-@dataclass(slots=True)
-class _Counts:
-    """What happened at one step."""
-
-    rows_in: int = 0
-    rows_out: int = 0
-    pairs: float = 0.0
-    measured: int = 0
-    cpu: float = 0.0
-    shed: int = 0
 
 
 def work_off(
@@ -79,7 +71,8 @@ def _held(program: Program, grid: Grid, cell: int, state: State, watermark: int)
     """Per module [rows, bytes], rows counted once however many cells hold copies and bytes as they lie here; pieces; and what was moved."""
     sizes = state.sizes(watermark)
     states = {module.name: [sizes[module.key][0] if grid.home(cell, module.streams) else 0, sizes[module.key][1]] for module in program.modules}
-    return {"states": states, "pieces": sum(size[2] for size in sizes.values()), "traffic": asdict(state.traffic)}
+    modules = {module.name: module.key for module in program.modules}
+    return {"states": states, "modules": modules, "pieces": sum(size[2] for size in sizes.values()), "traffic": asdict(state.traffic)}
 
 
 class _Batch:
@@ -95,7 +88,7 @@ class _Batch:
         self.windows = Windows(program, notes.counts)
         self.state = State(program, store, notes, self.windows, watermark)
         self.caches = Caches(program, self.state, watermark)
-        self.counts: dict[tuple[str, str, int], _Counts] = {}
+        self.tally = Tally(program)
         self.made = 0
 
     def work_off(self, arrivals: Mapping[str, pl.DataFrame]) -> Generator[pl.DataFrame, None, Outcome]:
@@ -118,7 +111,7 @@ class _Batch:
             "cell": self.cell,
             "watermark": self.watermark,
             "streams": streams,
-            "steps": [[*step, c.rows_in, c.rows_out, c.pairs, c.measured, c.cpu, c.shed] for step, c in self.counts.items()],
+            "routes": self.tally.noted(),
             **held,
             "caches": caches,
             "results": self.made,
@@ -126,10 +119,11 @@ class _Batch:
         }
         return Outcome(statistics, self.state.expires())
 
-    def _build(self, arrivals: Mapping[str, pl.DataFrame]) -> dict[str, dict[str, int]]:
+    def _build(self, arrivals: Mapping[str, pl.DataFrame]) -> dict[str, dict[str, Any]]:
         """BuildFirst: new rows with their window columns, into the modules of their streams."""
-        seen: dict[str, dict[str, int]] = {}
+        seen: dict[str, dict[str, Any]] = {}
         punctual: dict[str, pl.DataFrame] = {}
+        keys = self.program.keys
         for stream in self.program.streams:
             frame = arrivals.get(stream.name)
             if frame is None or not frame.height:
@@ -143,7 +137,8 @@ class _Batch:
             if self.grid.home(self.cell, (stream.name,)):
                 seen[stream.name] = {"rows": kept.height, "late": frame.height - kept.height, "shed": kept.height - let_in.height}
                 if kept.height:
-                    seen[stream.name] |= {"first": first, "last": last}
+                    sketches = {side: sketch(kept[side]) for side in stream.attributes if side in keys}
+                    seen[stream.name] |= {"first": first, "last": last, "distinct": sketches}
             if let_in.height:
                 punctual[stream.name] = let_in
         punctual = self.windows.numbered(punctual)
@@ -151,6 +146,8 @@ class _Batch:
             if stream.name in punctual:
                 frame = punctual[stream.name]
                 frame = frame.with_columns(mx=pl.col("ts"), hi=pl.lit(FOREVER) if stream.rows is not None else pl.col("ts") + stream.window)
+                if stream.name in seen:
+                    seen[stream.name]["bytes"] = frame.drop("ts").estimated_size()
                 self.state.add(stream.name, self.windows.with_deaths(frame.drop("ts"), new=True))
                 self.state.close(stream.name)
         return seen
@@ -224,7 +221,7 @@ class _Batch:
                 self.caches.add(cache, frame)
             yield frame
 
-    def _admitted(self, arrived: pl.DataFrame, step: Step, counts: _Counts) -> pl.DataFrame:
+    def _admitted(self, arrived: pl.DataFrame, step: Step, counts: Counts) -> pl.DataFrame:
         """Of the rows that arrive at a step those that may probe, chosen by their hash: the same rows in every run and in every cell.
 
         Both are counted, in one cell of those that have copies of a row.
@@ -237,7 +234,7 @@ class _Batch:
 
     def _through_step(self, join: Join, k: int, route: Route, i: int, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         step = route.steps[i]
-        counts = self.counts.setdefault((join.name, route.name, i), _Counts())
+        counts = self.tally.at(join.name, route.name, i)
         parts = self._visible(join, k, step.target)
         members = step.target.split("+")
         met = self.grid.home(self.cell, (*step.arriving, *members))
@@ -250,25 +247,52 @@ class _Batch:
             for found in _timed(counts, joined(self.windows, [admitted], parts, step)):
                 if met:
                     counts.rows_out += found.height
-                    counts.measured += found.height
+                    counts.matched += found.height
                 yield found
 
     def _through_cache(self, join: Join, k: int, route: Route, segment: Segment, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         step = route.steps[segment.first]
-        counts = self.counts.setdefault((join.name, route.name, segment.first), _Counts())
+        counts = self.tally.at(join.name, route.name, segment.first)
         visible = [self._visible(join, k, making.target) for making in segment.steps]
+        profiled = False
         met = self.grid.home(self.cell, (*step.arriving, *(name for making in segment.steps for name in making.target.split("+"))))
         for partial in frames:
             admitted = self._admitted(partial, step, counts)
             if not admitted.height:
                 continue
+            if not profiled:
+                self._profile(join, k, route, segment, admitted)
+                profiled = True
             for found in _timed(counts, self.caches.answer(segment, admitted, visible)):
                 if met:
                     counts.rows_out += found.height
                 yield found
 
 
-def _timed(counts: _Counts, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    def _profile(self, join: Join, k: int, route: Route, segment: Segment, arrived: pl.DataFrame) -> None:
+        """Send a few rows through the steps that a cache answers, and count what these would make (paper 1, App. A).
+
+        Chosen by their hash, at each step anew, so that a replay counts the same; what they find is thrown away.
+        """
+        frame: pl.DataFrame | None = arrived
+        for i in range(segment.first, segment.last + 1):
+            if frame is None:
+                return
+            step = route.steps[i]
+            counts = self.tally.at(join.name, route.name, i)
+            counts.sampled = True
+            few = chosen(frame, PROFILED / frame.height, step.salt ^ 1)
+            members = step.target.split("+")
+            parts = self._visible(join, k, step.target)
+            started = time.process_time()
+            frame = stacked(joined(self.windows, [few], parts, step))
+            if self.grid.home(self.cell, (*step.arriving, *members)):
+                counts.pairs += pairs_within(few, parts, self.windows.counted) * self.grid.meeting(step.arriving, members)
+                counts.matched += 0 if frame is None else frame.height
+            counts.cpu += time.process_time() - started
+
+
+def _timed(counts: Counts, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """The frames, with the CPU that making them takes: what is done with one before the next is asked for is not counted."""
     while True:
         started = time.process_time()

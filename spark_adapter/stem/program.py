@@ -190,6 +190,12 @@ class Program:
         return any(stream.rows is not None for stream in self.streams)
 
     @property
+    def keys(self) -> frozenset[str]:
+        """The attributes that equalities compare."""
+        compared = [comparison for join in self.joins for route in join.routes for step in route.steps for comparison in step.equal]
+        return frozenset(side for comparison in compared for side in (comparison.left, comparison.right))
+
+    @property
     def payload(self) -> tuple[str, ...]:
         """The columns of a result."""
         return tuple(column for stream in self.streams for column in stream.payload)

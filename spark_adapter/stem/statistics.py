@@ -1,19 +1,20 @@
-"""What a run measured, in the plan's terms: ready to be put into a new request.
+"""What a run measured, batch by batch and of late: the figures that are logged, and that a new request is made of.
 
-Every cell notes, batch by batch, what happened at each probe step, state and cache. Rows that are copied to several
-cells are counted in one. Rates are rows per second of event time. The selectivity of a step is its rows out over the pairs
-that were within their windows, which does not depend on rates, on how full the windows were, or on the length of batches;
-along a route the steps multiply to σ of all streams visited, and that is what `observed` takes. Where several routes
-visit the same streams, each counts by the pairs it saw. A batch that is run again after a failure is logged again under its number.
+Every cell notes what happened at each probe step, state and cache. Rows that are copied to several cells are counted in one. A batch's notes become one
+line of figures, which stands on its own (see `counting`); lines of the last windows, whatever plans they ran under, are what `estimates` looks
+at. Older ones are forgotten: what is measured is what the data is like now. A batch that is run again after a failure is logged again under its number.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_adapter.stem.program import Program
+from models.request import Query
+from spark_adapter.stem.estimates import Period, estimates, longest_window, recent
+from spark_adapter.stem.sketch import distinct, merged
 
 __all__ = ["Measured"]
 
@@ -23,6 +24,7 @@ class _Stream:
     rows: int = 0
     late: int = 0
     shed: int = 0
+    bytes: int = 0
     first: int | None = None
     last: int | None = None
 
@@ -33,13 +35,24 @@ class _Stream:
             return None
         return (self.rows - 1) * 1e6 / (self.last - self.first)
 
-    def add(self, note: Mapping[str, int]) -> None:
+    def add(self, note: Mapping[str, Any]) -> None:
         self.rows += note["rows"]
         self.late += note["late"]
         self.shed += note["shed"]
+        self.bytes += note.get("bytes", 0)
         if "first" in note:
             self.first = note["first"] if self.first is None else min(self.first, note["first"])
             self.last = note["last"] if self.last is None else max(self.last, note["last"])
+
+    def said(self, name: str) -> dict[str, Any]:
+        return (
+            {"stream": name, "rows": self.rows, "late": self.late, "shed": self.shed, "rate": self.rate}
+            | {"bytes": self.bytes, "first": self.first, "last": self.last}
+        )  # fmt: skip
+
+
+Place = tuple[str, str, int, str, tuple[str, ...], tuple[str, ...]]
+"""Of a step: operator, input, number, target, and the streams that arrive at it and that it joins."""
 
 
 @dataclass(slots=True)
@@ -47,15 +60,35 @@ class _Step:
     rows_in: int = 0
     rows_out: int = 0
     pairs: float = 0.0
-    measured: int = 0
+    matched: int = 0
     cpu: float = 0.0
     shed: int = 0
+    sampled: int = 0
+
+    def add(self, counts: Sequence[Any]) -> None:
+        rows_in, rows_out, pairs, matched, cpu, shed, sampled = counts
+        self.rows_in += rows_in
+        self.rows_out += rows_out
+        self.pairs += pairs
+        self.matched += matched
+        self.cpu += cpu
+        self.shed += shed
+        self.sampled |= sampled
+
+    def said(self, place: Place) -> dict[str, Any]:
+        operator, name, number, target, arriving, joined = place
+        return (
+            {"operator": operator, "input": name, "step": number, "target": target, "arriving": list(arriving), "joined": list(joined)}
+            | {"rows_in": self.rows_in, "shed": self.shed, "rows_out": self.rows_out}
+            | {"pairs": self.pairs, "matched": self.matched, "sampled": bool(self.sampled)}
+            | {"selectivity": self.matched / self.pairs if self.pairs > 0 else None, "cpu_seconds": self.cpu}
+        )
 
 
 @dataclass(slots=True)
 class _Figures:
     streams: dict[str, _Stream] = field(default_factory=dict)
-    steps: dict[tuple[str, str, int], _Step] = field(default_factory=dict)
+    steps: dict[Place, _Step] = field(default_factory=dict)
     caches: dict[str, list[int]] = field(default_factory=dict)
     """Key → hits, misses."""
     cpu: dict[str, float] = field(default_factory=dict)
@@ -68,18 +101,16 @@ class _Figures:
             self.traffic[what] = self.traffic.get(what, 0) + number
         for name, seen in note.get("streams", {}).items():
             self.streams.setdefault(name, _Stream()).add(seen)
-        for operator, name, i, rows_in, rows_out, pairs, measured, cpu, shed in note.get("steps", ()):
-            step = self.steps.setdefault((operator, name, i), _Step())
-            step.rows_in += rows_in
-            step.rows_out += rows_out
-            step.pairs += pairs
-            step.measured += measured
-            step.cpu += cpu
-            step.shed += shed
+        for operator, name, streams, steps in note.get("routes", ()):
+            arriving = tuple(streams.split("+"))
+            for i, (target, key, *counts) in enumerate(steps):
+                joined = tuple(key.split("+"))
+                self.steps.setdefault((operator, name, i, target, arriving, joined), _Step()).add(counts)
+                arriving += joined
         for key, seen in note.get("caches", {}).items():
-            counts = self.caches.setdefault(key, [0, 0])
-            counts[0] += seen["hits"]
-            counts[1] += seen["misses"]
+            asked = self.caches.setdefault(key, [0, 0])
+            asked[0] += seen["hits"]
+            asked[1] += seen["misses"]
         for part, seconds in note.get("cpu", {}).items():
             self.cpu[part] = self.cpu.get(part, 0.0) + seconds
         self.results += note.get("results", 0)
@@ -87,19 +118,94 @@ class _Figures:
 
 
 @dataclass(slots=True)
-class _Workers:
-    """What the processes that work off cells hold, by what each cell last said."""
+class _Held:
+    """What cells hold, by what each last said: a cell that is idle still holds it. Which states and caches there are is what the latest note says."""
 
-    cells: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    states: dict[int, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    caches: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    workers: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    pieces: dict[int, int] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The plan's names of each cache: caches of a group are one."""
+
+    def add(self, note: Mapping[str, Any]) -> None:
+        cell = note["cell"]
+        self.states[cell], self.pieces[cell], self.modules = note["states"], note["pieces"], note["modules"]
+        if "caches" in note:
+            self.caches[cell] = note["caches"]
+            self.names = {key: seen["names"] for key, seen in note["caches"].items()}
+        if "worker" in note:
+            self.workers[cell] = note["worker"]
+
+    def kept(self) -> list[dict[str, Any]]:
+        found = []
+        for name, key in self.modules.items():
+            sizes = [states[name] for states in self.states.values() if name in states]
+            found.append({"state": name, "streams": key.split("+"), "rows": sum(rows for rows, _ in sizes), "bytes": sum(size for _, size in sizes)})
+        return found
+
+    def cached(self, asked: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
+        found = []
+        for key, names in self.names.items():
+            hits, misses = asked.get(key, (0, 0))
+            seen = [caches[key] for caches in self.caches.values() if key in caches]
+            rows, size = sum(cache["rows"] for cache in seen), sum(cache["bytes"] for cache in seen)
+            found += [{"cache": name, "hits": hits, "misses": misses, "rows": rows, "bytes": size} for name in names]
+        return found
 
     def said(self, restored: int) -> dict[str, int]:
-        private = {cell["name"]: cell["private"] for cell in self.cells.values()}
+        """What the processes that work off cells hold."""
+        private = {worker["name"]: worker["private"] for worker in self.workers.values()}
         return {
-            "disk_bytes": sum(cell["disk"] for cell in self.cells.values()),
+            "disk_bytes": sum(worker["disk"] for worker in self.workers.values()),
             "memory_bytes": sum(private.values()),
             "processes": len(private),
             "restored": restored,
         }
+
+
+class _Values:
+    """Distinct values of attributes in the windows of their streams: a sketch per batch, for as long as the window reaches back."""
+
+    def __init__(self, query: Query) -> None:
+        self._windows = {stream.name: stream.window for stream in query.streams}
+        self._batches: dict[str, deque[tuple[int, int, int, Mapping[str, str]]]] = {name: deque() for name in self._windows}
+        """Per stream and batch: its first and last event time, its rows, and the sketch of every attribute."""
+        self._whole: dict[str, bool] = dict.fromkeys(self._windows, False)
+
+    def add(self, notes: Sequence[Mapping[str, Any]]) -> None:
+        for name, batches in self._batches.items():
+            seen = [note["streams"][name] for note in notes if "distinct" in note.get("streams", {}).get(name, {})]
+            if seen:
+                attributes = sorted({side for part in seen for side in part["distinct"]})
+                sketches = {side: merged(part["distinct"][side] for part in seen if side in part["distinct"]) for side in attributes}
+                first, last = min(part["first"] for part in seen), max(part["last"] for part in seen)
+                batches.append((first, last, sum(part["rows"] for part in seen), sketches))
+                self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        """Let go of the batches of which no row can be in the window any more; what is left is whole once there was such a batch."""
+        batches, window = self._batches[name], self._windows[name]
+        newest = max(last for _, last, _, _ in batches)
+        while len(batches) > 1:
+            if window.rows is not None:
+                outside = sum(rows for _, _, rows, _ in batches) - batches[0][2] >= window.rows
+            else:
+                outside = batches[0][1] < newest - 1e6 * (window.seconds or 0)
+            if not outside:
+                return
+            batches.popleft()
+            self._whole[name] = True
+
+    def said(self) -> dict[str, float]:
+        """Per attribute, of streams whose whole window was seen in this run."""
+        found: dict[str, float] = {}
+        for name, batches in sorted(self._batches.items()):
+            if self._whole[name]:
+                for side in sorted({side for *_, sketches in batches for side in sketches}):
+                    found[side] = max(1.0, distinct(merged(sketches[side] for *_, sketches in batches if side in sketches)))
+        return found
 
 
 def _store(traffic: Mapping[str, int]) -> dict[str, int]:
@@ -115,16 +221,16 @@ def _store(traffic: Mapping[str, int]) -> dict[str, int]:
 
 
 class Measured:
-    """The figures of one run, so far."""
+    """The figures of one run: of every batch, of the whole run, and of its last windows."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, query: Query, delays: Mapping[str, int] | None = None) -> None:
+        """`delays`: by how many milliseconds the watermark trails each stream."""
+        self.query, self.delays = query, delays or {}
         self.total = _Figures()
-        self._states: dict[tuple[int, str], Sequence[int]] = {}
-        """(cell, state) → rows and bytes when last heard of: a cell that is idle still holds them."""
-        self._caches: dict[tuple[int, str], tuple[int, float]] = {}
-        self._workers = _Workers()
-        self._pieces: dict[int, int] = {}
+        self._held = _Held()
+        self._values = _Values(query)
+        self._periods: list[Period] = []
+        self._measured: dict[str, Any] | None = None
 
     def add(self, notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Take in the notes of one batch; returns that batch's figures."""
@@ -132,87 +238,34 @@ class Measured:
         for note in notes:
             batch.add(note)
             self.total.add(note)
-            for name, size in note["states"].items():
-                self._states[note["cell"], name] = size
-            for key, seen in note.get("caches", {}).items():
-                self._caches[note["cell"], key] = (seen["rows"], seen["bytes"])
-            self._pieces[note["cell"]] = note["pieces"]
-            if "worker" in note:
-                self._workers.cells[note["cell"]] = note["worker"]
-        return self._said(batch)
+            self._held.add(note)
+        self._values.add(notes)
+        line = self._said(batch) | {"distinct": self._values.said()}
+        rates = self.measured()["rates"]
+        self._periods = recent([*self._periods, Period.of(line)], longest_window(self.query, rates))
+        self._measured = None
+        return line
 
     def summary(self) -> dict[str, Any]:
-        """The figures of the whole run, and what they say of the query."""
+        """The figures of the whole run, and what its last windows say of the query."""
         return self._said(self.total) | {"measured": self.measured()}
 
     def measured(self) -> dict[str, Any]:
-        """Rates, selectivities of single predicates and of sub-joins: the names and places of a request."""
-        selectivity: dict[tuple[str, ...], list[float]] = {}
-        predicates: dict[int, list[float]] = {}
-        inside = {stream.name: 1.0 for stream in self.program.streams}
-        for join in self.program.joins:
-            for route in join.routes:
-                sigma = inside.get(route.input)
-                for i, step in enumerate(route.steps):
-                    seen = self.total.steps.get((join.name, route.name, i))
-                    if seen is None or seen.pairs <= 0 or sigma is None or step.target not in inside:
-                        break
-                    comparisons = (*step.equal, *step.other)
-                    if len(comparisons) == 1:
-                        found = predicates.setdefault(comparisons[0].predicate, [0.0, 0.0])
-                        found[0] += seen.measured
-                        found[1] += seen.pairs
-                    sigma *= inside[step.target] * seen.measured / seen.pairs
-                    weighed = selectivity.setdefault(tuple(sorted((*step.arriving, *step.target.split("+")))), [0.0, 0.0])
-                    weighed[0] += sigma * seen.pairs
-                    weighed[1] += seen.pairs
-            whole = selectivity.get(tuple(join.output.split("+")))
-            if whole is not None:
-                inside[join.output] = whole[0] / whole[1]
-        return {
-            "rates": {f"{name}.rate": seen.rate for name, seen in sorted(self.total.streams.items()) if seen.rate is not None},
-            "selectivities": {f"predicates[{p}].selectivity": min(1.0, made / pairs) for p, (made, pairs) in sorted(predicates.items()) if pairs > 0},
-            "observed": [
-                {"streams": list(streams), "selectivity": min(1.0, made / pairs)}
-                for streams, (made, pairs) in sorted(selectivity.items())
-                if pairs > 0
-            ],
-        }
+        """Of the last windows: the names and places of a request (see `estimates`)."""
+        if self._measured is None:
+            self._measured = estimates(self.query, self._periods)
+        return self._measured
 
     def _said(self, figures: _Figures) -> dict[str, Any]:
-        steps = []
-        for join in self.program.joins:
-            for route in join.routes:
-                for i, step in enumerate(route.steps):
-                    seen = figures.steps.get((join.name, route.name, i))
-                    if seen is not None:
-                        steps.append(
-                            {"operator": join.name, "input": route.name, "step": i, "target": self._name(step.target)}
-                            | {"rows_in": seen.rows_in, "shed": seen.shed, "rows_out": seen.rows_out}
-                            | {"selectivity": seen.measured / seen.pairs if seen.pairs > 0 else None, "cpu_seconds": seen.cpu}
-                        )
         return {
-            "streams": [
-                {"stream": stream.name, "rows": arrived.rows, "late": arrived.late, "shed": arrived.shed, "rate": arrived.rate}
-                for stream in self.program.streams
-                if (arrived := figures.streams.get(stream.name)) is not None
-            ],
-            "steps": steps,
-            "states": [
-                {"state": module.name, "streams": list(module.streams)} | dict(zip(("rows", "bytes"), self._held(module.name), strict=True))
-                for module in self.program.modules
-            ],
-            "caches": [
-                {"cache": segment.name, "hits": figures.caches.get(segment.cache, [0, 0])[0], "misses": figures.caches.get(segment.cache, [0, 0])[1]}
-                | dict(zip(("rows", "bytes"), self._cached(segment.cache), strict=True))
-                for join in self.program.joins
-                for route in join.routes
-                for segment in route.segments
-            ],
+            "streams": [arrived.said(stream.name) for stream in self.query.streams if (arrived := figures.streams.get(stream.name)) is not None],
+            "steps": [step.said(place) for place, step in figures.steps.items()],
+            "states": self._held.kept(),
+            "caches": self._held.cached(figures.caches),
             "results": figures.results,
             "shed": {"rows": sum(seen.shed for seen in figures.streams.values()), "probes": sum(seen.shed for seen in figures.steps.values())},
-            "workers": self._workers.said(figures.restored),
-            "pieces": sum(self._pieces.values()),
+            "workers": self._held.said(figures.restored),
+            "pieces": sum(self._held.pieces.values()),
             "watermark_held_by": self._holder(),
             "store": _store(figures.traffic),
             "cpu_seconds": dict(sorted(figures.cpu.items())),
@@ -224,21 +277,10 @@ class Measured:
         Without seconds where it has had no row in this run: then there is no watermark but that of the run before.
         """
         reached: dict[str, int] = {}
-        for stream in self.program.streams:
+        for stream in self.query.streams:
             seen = self.total.streams.get(stream.name)
             if seen is None or seen.last is None:
                 return {"stream": stream.name, "seconds": None} if any(other.rows for other in self.total.streams.values()) else None
-            reached[stream.name] = seen.last - 1000 * (stream.delay or 0)
+            reached[stream.name] = seen.last - 1000 * self.delays.get(stream.name, 0)
         last = min(reached, key=lambda name: (reached[name], name))
         return {"stream": last, "seconds": (max(reached.values()) - reached[last]) / 1e6}
-
-    def _name(self, key: str) -> str:
-        return next(module.name for module in self.program.modules if module.key == key)
-
-    def _held(self, name: str) -> tuple[int, int]:
-        sizes = [size for (_, state), size in self._states.items() if state == name]
-        return sum(size[0] for size in sizes), sum(size[1] for size in sizes)
-
-    def _cached(self, key: str) -> tuple[int, float]:
-        sizes = [size for (_, cache), size in self._caches.items() if cache == key]
-        return sum(size[0] for size in sizes), sum(size[1] for size in sizes)

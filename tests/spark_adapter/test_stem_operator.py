@@ -183,7 +183,7 @@ def test_rows_that_are_not_let_in_are_counted_exactly(parallelism: int) -> None:
     """In a window that outlasts the run a state holds every row that came in: what it lacks was shed."""
     query = query_of({"r": 60.0, "s": 60.0, "t": 60.0}, [("r.x", "=", "s.x"), ("s.y", "=", "t.y")])
     cells, _ = run(with_shares(make_plan(query, ["r", "s", "t"]), {}, admitted=0.5), steady(query, seconds=20, per_second=60, values=40), parallelism)
-    measured = Measured(cells.program)
+    measured = Measured(cells.plan.query)
     for outcome in cells.outcomes:
         measured.add([outcome.statistics])
     said = measured.summary()
@@ -200,7 +200,7 @@ def test_probes_that_are_not_made_are_counted_exactly(parallelism: int, caches: 
     plan = with_caches(with_shares(make_plan(CHAIN, ["r", "s", "t"]), {("join-1", "r", 0): 0.3}), caches)
     once = [{"id": k, "ts": 0, "x": k, "y": k} for k in range(400)]
     cells, found = run(plan, [({"s": once, "t": once}, -1), ({"r": once}, -1)], parallelism)
-    measured = Measured(cells.program)
+    measured = Measured(cells.plan.query)
     for outcome in cells.outcomes:
         measured.add([outcome.statistics])
     said = measured.summary()
@@ -337,7 +337,7 @@ def test_late_rows_are_dropped_and_counted_once_whatever_the_copies() -> None:
 def test_measured_rates_and_selectivities_are_those_of_the_data(shape: list[object], parallelism: int) -> None:
     plan = make_plan(CHAIN, shape)  # type: ignore[arg-type]
     cells, _ = run(plan, steady(CHAIN, seconds=40, per_second=20, values=10), parallelism)
-    measured = Measured(cells.program)
+    measured = Measured(cells.plan.query)
     for outcome in cells.outcomes:
         measured.add([outcome.statistics])
     said = measured.summary()["measured"]
