@@ -6,14 +6,18 @@ A plan may go on from a checkpoint whose states are the same as its own; any oth
 from __future__ import annotations
 
 import json
+import os
+from collections import deque
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
 
 from spark_adapter.errors import CheckpointError
 
-__all__ = ["CHECKPOINT_FORMAT", "Folder", "check_layout", "read_manifest", "write_manifest"]
+__all__ = ["CHECKPOINT_FORMAT", "Folder", "Log", "check_layout", "read_manifest", "write_manifest"]
 
 CHECKPOINT_FORMAT = "watersmeet.checkpoint/5"
 MANIFEST = "watersmeet.json"
@@ -26,6 +30,7 @@ class Folder:
     def __init__(self, spark: SparkSession, path: str) -> None:
         jvm: Any = spark._jvm
         self._jvm = jvm
+        self.path = path
         self._path = jvm.org.apache.hadoop.fs.Path(path)
         self._files = self._path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
 
@@ -55,6 +60,41 @@ class Folder:
         target = self._child(name)
         self._files.delete(target, False)
         self._files.rename(draft, target)
+
+
+class Log:
+    """A file of lines beside the checkpoint. A local file is added to; elsewhere, where few file systems can do that, it has the last lines."""
+
+    def __init__(self, folder: Folder, name: str, last: int) -> None:
+        self._folder, self._name, self._last = folder, name, last
+        self._lines: deque[str] | None = None
+        self._begun = False
+
+    def add(self, line: str) -> None:
+        place = urlparse(self._folder.path)
+        if place.scheme in ("", "file"):
+            path = Path(place.path) / self._name
+            # A writer that was killed may have left half a line: ours begins a new one.
+            torn = not self._begun and _torn(path)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(f"\n{line}\n" if torn else f"{line}\n")
+            self._begun = True
+            return
+        if self._lines is None:
+            before = self._folder.read(self._name).splitlines() if self._folder.has(self._name) else []
+            self._lines = deque(before, maxlen=self._last)
+        self._lines.append(line)
+        self._folder.write(self._name, "".join(f"{text}\n" for text in self._lines))
+
+
+def _torn(path: Path) -> bool:
+    """Whether a file ends in the middle of a line."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except OSError:
+        return False
 
 
 def _draft(name: str) -> str:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +17,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from models.bindings import Bindings
 from models.plan import Plan
-from spark_adapter.checkpoint import Folder
+from spark_adapter.checkpoint import Folder, Log
+from spark_adapter.decisions import Decision, Decisions, now
 from spark_adapter.errors import AdapterError, BindingError
 from spark_adapter.expressions import said
 from spark_adapter.metrics import METRICS, metrics_text
@@ -100,7 +98,9 @@ class Pipeline:
         self._seen: tuple[int, str] = (-1, "")
         self._batches = self._rows = self._late = 0
         self._last: Mapping[str, Any] | None = None
-        self._lines: deque[str] = deque(maxlen=LAST_LINES)
+        self._folder = Folder(spark, bindings.checkpoint)
+        self.decisions = Decisions(self._folder)
+        self._lines = Log(self._folder, STATISTICS, LAST_LINES)
 
     def start(self) -> Pipeline:
         """Start the query. Raises BindingError where Spark refuses the sink, the trigger or a setting."""
@@ -151,6 +151,22 @@ class Pipeline:
             return Progress(
                 self._query.isActive, self._batches, self._rows, results, self._late, shed["rows"], shed["probes"], statistics, self._last
             )
+
+    def change(self, plan: Plan | Mapping[str, Any], kind: str | None = None, gain: float | None = None, reasons: Sequence[str] = ()) -> int:
+        """Let another plan for the same query take over between two batches, in all cells at once; returns the number of the change.
+
+        The next batch that begins reads it; from then on the plan is in force, `self.plan` is it, and `decisions.jsonl` has the line, with
+        `kind` (by default what differs most: orders, caches, allocation or tree), `gain` and `reasons`.
+
+        Raises, before anything is written, PlanError, SheddingError, or ChangeError where the plan is for another query, the engine cannot
+        change its plan, or the trigger is `available_now`, which fixes at the start what will be read.
+        """
+        raise AdapterError("plans cannot be changed yet")
+
+    def keep(self, gain: float | None = None, reasons: Sequence[str] = ()) -> None:
+        """Write down that the plan in force was looked at and stays: a line of `decisions.jsonl`."""
+        batch = self._seen[0] + 1
+        self.decisions.add(Decision(batch, now(), "keep", "none", gain, self.plan.fingerprint, tuple(reasons)))
 
     def _running(self) -> StreamingQuery:
         if self._query is None:
@@ -223,22 +239,11 @@ class Pipeline:
         self._log(line, report["batchDuration"] / 1000)
 
     def _log(self, line: Mapping[str, Any], seconds: float) -> None:
-        """A line per batch, and metrics, beside the checkpoint, on whatever file system that is.
-
-        A local file is added to; elsewhere, where few file systems can do that, a file has the last lines of the run.
-        """
+        """A line per batch, and metrics, beside the checkpoint, on whatever file system that is."""
         assert self._measuring is not None
         summary = self._measuring.summary()
-        text = json.dumps({**line, "measured": summary.get("measured")}) + "\n"
-        folder = Folder(self.spark, self.bindings.checkpoint)
-        place = urlparse(self.bindings.checkpoint)
-        if place.scheme in ("", "file"):
-            with (Path(place.path) / STATISTICS).open("a", encoding="utf-8") as file:
-                file.write(text)
-        else:
-            self._lines.append(text)
-            folder.write(STATISTICS, "".join(self._lines))
-        folder.write(METRICS, metrics_text(summary, seconds, self.plan.cost.memory_bytes))
+        self._lines.add(json.dumps({**line, "measured": summary.get("measured")}))
+        self._folder.write(METRICS, metrics_text(summary, seconds, self.plan.cost.memory_bytes))
 
 
 def changeable(bindings: Bindings, spark: SparkSession) -> dict[str, str]:
