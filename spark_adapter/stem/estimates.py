@@ -15,8 +15,8 @@ The problem: a plan that runs measures steps, a planner asks for predicates. Wha
   together and twice as many pairs match as before, each is taken to be √2 times what it was.
 - A predicate that no step checked is not in the answer.
 
-Where nothing matched, half a match is assumed: the selectivity is below one in so many pairs, and not 0. Complexity: linear in steps and periods, and
-one least-squares problem of as many unknowns as there are predicates that are never alone.
+Where nothing matched, half a match is assumed: the selectivity is below one in so many pairs, and not 0. Complexity: linear in steps and periods, and one
+least-squares problem of as many unknowns as there are predicates that are never alone.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _together(periods: Iterable[Period]) -> Period:
 def estimates(query: Query, periods: Iterable[Period]) -> dict[str, Any]:
     """What these periods say of the query. `how` says where each selectivity comes from."""
     whole = _together(periods)
-    met = {place: whole.counted.get(place) or whole.sampled[place] for place in (*whole.counted, *(p for p in whole.sampled if p not in whole.counted))}
+    met = whole.sampled | whole.counted
     selectivities, how = _predicates(query, whole, met)
     seconds = _seconds(whole)
     widths = {stream.name: stream.tuple_bytes for stream in query.streams}
@@ -255,6 +255,5 @@ def _observed(query: Query, met: Mapping[Pair, _Met]) -> list[dict[str, Any]]:
                 pairs = math.fsum(weight for _, weight, _ in ways)
                 value = math.fsum(product * weight for product, weight, _ in ways) / pairs
                 sigma[names] = (min(1.0, value), max(matches for *_, matches in ways))
-    return [
-        {"streams": sorted(names), "selectivity": sigma[names][0], "matched": sigma[names][1]} for names in sorted(made, key=lambda names: sorted(names))
-    ]
+    listed = sorted((sorted(names), sigma[names]) for names in made)
+    return [{"streams": names, "selectivity": value, "matched": matches} for names, (value, matches) in listed]

@@ -268,7 +268,6 @@ class _Batch:
                     counts.rows_out += found.height
                 yield found
 
-
     def _profile(self, join: Join, k: int, route: Route, segment: Segment, arrived: pl.DataFrame) -> None:
         """Send a few rows through the steps that a cache answers, and count what these would make (paper 1, App. A).
 

@@ -1,8 +1,9 @@
 """What a run measured, batch by batch and of late: the figures that are logged, and that a new request is made of.
 
-Every cell notes what happened at each probe step, state and cache. Rows that are copied to several cells are counted in one. A batch's notes become one
-line of figures, which stands on its own (see `counting`); lines of the last windows, whatever plans they ran under, are what `estimates` looks
-at. Older ones are forgotten: what is measured is what the data is like now. A batch that is run again after a failure is logged again under its number.
+Every cell notes what happened at each probe step, state and cache. Rows that are copied to several cells are counted in one. A batch's
+notes become one line of figures, which stands on its own (see `counting`); lines of the last windows, whatever plans they ran under, are
+what `estimates` looks at. Older ones are forgotten: what is measured is what the data is like now. A batch that is run again after a
+failure is logged again under its number.
 """
 
 from __future__ import annotations
@@ -45,10 +46,8 @@ class _Stream:
             self.last = note["last"] if self.last is None else max(self.last, note["last"])
 
     def said(self, name: str) -> dict[str, Any]:
-        return (
-            {"stream": name, "rows": self.rows, "late": self.late, "shed": self.shed, "rate": self.rate}
-            | {"bytes": self.bytes, "first": self.first, "last": self.last}
-        )  # fmt: skip
+        said = {"stream": name, "rows": self.rows, "late": self.late, "shed": self.shed, "rate": self.rate}
+        return said | {"bytes": self.bytes, "first": self.first, "last": self.last}
 
 
 Place = tuple[str, str, int, str, tuple[str, ...], tuple[str, ...]]
