@@ -1,7 +1,8 @@
 """What a cell counts while it works off a batch, and how it says so.
 
 A note stands on its own: every step comes with the streams that arrive and those that are joined, every state with its streams, every cache
-with its names in the plan. So notes of batches that ran under different plans can be added up (see `statistics`). This module is read by every worker.
+with its names in the plan. So notes of batches that ran under different plans can be added up (see `statistics`). This module is read by
+every worker.
 """
 
 from __future__ import annotations

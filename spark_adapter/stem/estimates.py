@@ -15,8 +15,8 @@ The problem: a plan that runs measures steps, a planner asks for predicates. Wha
   together and twice as many pairs match as before, each is taken to be √2 times what it was.
 - A predicate that no step checked is not in the answer.
 
-Where nothing matched, half a match is assumed: the selectivity is below one in so many pairs, and not 0. Complexity: linear in steps and periods, and one
-least-squares problem of as many unknowns as there are predicates that are never alone.
+Where nothing matched, half a match is assumed: the selectivity is below one in so many pairs, and not 0. Complexity: linear in steps and
+periods, and one least-squares problem of as many unknowns as there are predicates that are never alone.
 """
 
 from __future__ import annotations

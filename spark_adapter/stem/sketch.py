@@ -3,12 +3,13 @@
 The problem: whether a cache would pay depends on how many keys its lookups have (paper 1 §4.3), of caches that are not in use too; values
 are spread over cells and batches, and windows may hold millions of them. The method: HyperLogLog. A value's hash picks one of 1024
 registers by ten of its bits, and the register keeps the longest run of zeros that the other bits began with. Sketches of parts become that
-of the whole by the greater of each register, so cells and batches add up to a window whatever values they share. The count is Ertl's estimator ("New cardinality
-estimation algorithms for HyperLogLog sketches", 2017, algorithm 6), which needs no tables and is unbiased from one value on.
+of the whole by the greater of each register, so cells and batches add up to a window whatever values they share. The count is Ertl's
+estimator ("New cardinality estimation algorithms for HyperLogLog sketches", 2017, algorithm 6), which needs no tables and is unbiased from
+one value on.
 
 The guarantee: a standard error of 1.04/√1024 = 3.3 %; the same values give the same sketch in any order. Complexity: O(rows), a kilobyte.
-Departs from paper 1, App. A, whose Bloom filter of α·W_d bits counts the keys of W_d probes: it can be added up in the same way, but
-needs a bit or more per value.
+Departs from paper 1, App. A, whose Bloom filter of α·W_d bits counts the keys of W_d probes: it can be added up in the same way, but needs
+a bit or more per value.
 """
 
 from __future__ import annotations
