@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,13 +21,15 @@ from models.plan import Plan
 from spark_adapter.checkpoint import Folder, Log
 from spark_adapter.decisions import Decision, Decisions, now
 from spark_adapter.errors import AdapterError, BindingError
-from spark_adapter.expressions import said
+from spark_adapter.expressions import milliseconds, said
 from spark_adapter.metrics import METRICS, metrics_text
+from spark_adapter.overload import BatchTime
 
 __all__ = ["Built", "Measuring", "Pipeline", "Progress", "applied", "changeable"]
 
 POLL_SECONDS = 0.5  # between two looks at Spark's reports, of which it keeps the last hundred: no hundred batches take less than this
 STATISTICS = "statistics.jsonl"
+LAST_TIMES = 1000  # batches of which it is remembered how long they took
 LAST_LINES = 100  # of the statistics, where a file cannot be added to
 
 
@@ -98,6 +101,9 @@ class Pipeline:
         self._seen: tuple[int, str] = (-1, "")
         self._batches = self._rows = self._late = 0
         self._last: Mapping[str, Any] | None = None
+        self._times: deque[BatchTime] = deque(maxlen=LAST_TIMES)
+        self._reached: int | None = None
+        """The latest event time of all batches, in microseconds."""
         self._folder = Folder(spark, bindings.checkpoint)
         self.decisions = Decisions(self._folder)
         self._lines = Log(self._folder, STATISTICS, LAST_LINES)
@@ -129,6 +135,10 @@ class Pipeline:
         if ended:
             self._close()
         return bool(ended)
+
+    def work_through(self) -> None:
+        """Wait until all that the sources hold now has been worked off. Raises what ended the query, if that was a fault."""
+        self._running().processAllAvailable()
 
     def __await__(self) -> Generator[Any, None, None]:
         yield from asyncio.to_thread(self.await_termination).__await__()
@@ -234,9 +244,37 @@ class Pipeline:
             return
         self._batches += 1
         figures = self._measuring.add(notes)
+        self._note_time(report, figures)
         self._late += sum(stream["late"] for stream in figures["streams"])
         line = {"batch": report["batchId"], "timestamp": report["timestamp"], "fingerprint": self.plan.fingerprint, **figures}
         self._log(line, report["batchDuration"] / 1000)
+
+    def _note_time(self, report: Mapping[str, Any], figures: Mapping[str, Any]) -> None:
+        reached = max((stream["last"] for stream in figures["streams"] if stream["last"] is not None), default=self._reached)
+        begun = min((stream["first"] for stream in figures["streams"] if stream["first"] is not None), default=reached)
+        before = begun if self._reached is None else self._reached
+        if reached is not None and before is not None:
+            cpu, processes = sum(figures["cpu_seconds"].values()), figures["workers"]["processes"]
+            self._times.append(BatchTime(report["batchId"], report["batchDuration"] / 1000, cpu, processes, max(0.0, reached - before) / 1e6))
+            self._reached = max(reached, before)
+
+    def times(self, since: int) -> list[BatchTime]:
+        """How long the batches after batch `since` took, of the last LAST_TIMES that had rows."""
+        self._collect()
+        with self._lock:
+            return [time for time in self._times if time.batch > since]
+
+    @property
+    def measured(self) -> Mapping[str, Any]:
+        """What the last windows say of the query; empty where the engine does not measure."""
+        found: Mapping[str, Any] = self.progress.statistics.get("measured", {})
+        return found
+
+    @property
+    def interval(self) -> float | None:
+        """The trigger's, in seconds; None where there is none."""
+        given = self.bindings.trigger.processing_time
+        return None if given is None else milliseconds(self.spark, given) / 1000
 
     def _log(self, line: Mapping[str, Any], seconds: float) -> None:
         """A line per batch, and metrics, beside the checkpoint, on whatever file system that is."""

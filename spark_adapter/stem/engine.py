@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from models.bindings import Bindings
 from models.plan import Plan
-from spark_adapter.expressions import quoted
+from spark_adapter.expressions import milliseconds, quoted
 from spark_adapter.sources import attributes, result_columns
 from spark_adapter.stem.program import Program, program_of
 from spark_adapter.stem.shares import Dimension, Grid, choose_grid, spread_keys
@@ -88,7 +88,7 @@ def stem(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid:
     `folder` is a name, this run's own, under which workers keep copies of their states among the files of the application.
     """
     fields = {name: _row(frame).fields for name, frame in streams.items()}
-    delays = {name: _milliseconds(frame.sparkSession, bindings.streams[name].watermark) for name, frame in streams.items()}
+    delays = {name: milliseconds(frame.sparkSession, bindings.streams[name].watermark) for name, frame in streams.items()}
     program = program_of(plan, {name: len(found) for name, found in fields.items()}, delays, folder)
     keys = tuple(spread_keys(grid.cells, partitions))
     wanted = attributes(plan.query)
@@ -117,13 +117,6 @@ def stem(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid:
         for stream in program.streams
     ]
     return rows.select(*structs).select(*result_columns(plan, bindings)), program
-
-
-def _milliseconds(spark: SparkSession, interval: str) -> int:
-    """The delay of a watermark, as Spark reads it."""
-    jvm: Any = spark._jvm
-    catalyst = jvm.org.apache.spark.sql.catalyst
-    return int(catalyst.plans.logical.EventTimeWatermark.getDelayMs(catalyst.util.IntervalUtils.fromIntervalString(interval)))
 
 
 def _row(frame: DataFrame) -> T.StructType:

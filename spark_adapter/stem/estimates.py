@@ -143,10 +143,10 @@ def _together(periods: Iterable[Period]) -> Period:
 
 
 def estimates(query: Query, periods: Iterable[Period]) -> dict[str, Any]:
-    """What these periods say of the query. `how` says where each selectivity comes from."""
+    """What these periods say of the query. `how` says where each selectivity comes from, `counts` how many rows or matches a figure is made of."""
     whole = _together(periods)
     met = whole.sampled | whole.counted
-    selectivities, how = _predicates(query, whole, met)
+    selectivities, how, matches = _predicates(query, whole, met)
     seconds = _seconds(whole)
     widths = {stream.name: stream.tuple_bytes for stream in query.streams}
     measured_widths = {name: seen.bytes / seen.kept for name, seen in sorted(whole.streams.items()) if seen.kept and seen.bytes}
@@ -157,6 +157,8 @@ def estimates(query: Query, periods: Iterable[Period]) -> dict[str, Any]:
         "distinct": dict(whole.held.get("distinct") or {}),
         "selectivities": {f"predicates[{p}].selectivity": selectivities[p] for p in sorted(selectivities)},
         "how": {f"predicates[{p}].selectivity": how[p] for p in sorted(how)},
+        "counts": {f"{name}.rate": seen.rows for name, seen in sorted(whole.streams.items())}
+        | {f"predicates[{p}].selectivity": matches[p] for p in sorted(matches)},
         "observed": _observed(query, met),
         "output_rate": whole.results / seconds if seconds else None,
         "cpu": whole.cpu / seconds if seconds else None,
@@ -198,11 +200,12 @@ def _between(query: Query, left: Names, right: Names) -> list[int]:
     return found
 
 
-def _predicates(query: Query, whole: Period, met: Mapping[Pair, _Met]) -> tuple[dict[int, float], dict[int, str]]:
-    """Per predicate its selectivity, and how that was found."""
+def _predicates(query: Query, whole: Period, met: Mapping[Pair, _Met]) -> tuple[dict[int, float], dict[int, str], dict[int, float]]:
+    """Per predicate its selectivity, how that was found, and how many matches it is known by."""
     checked = {place: _between(query, *place) for place in met}
     found: dict[int, float] = {}
     how: dict[int, str] = {}
+    matches: dict[int, float] = {}
     for said, source in (("counted", whole.counted), ("sampled", whole.sampled)):
         alone: dict[int, _Met] = {}
         for place, seen in source.items():
@@ -212,12 +215,14 @@ def _predicates(query: Query, whole: Period, met: Mapping[Pair, _Met]) -> tuple[
                 pooled.matched += seen.matched
         found |= {p: seen.selectivity for p, seen in alone.items()}
         how |= dict.fromkeys(alone, said)
+        matches |= {p: seen.matched for p, seen in alone.items()}
     together = [(checked[place], seen) for place, seen in met.items() if len(checked[place]) > 1]
     unknown = sorted({p for predicates, _ in together for p in predicates if p not in found})
     if unknown:
         found |= _fitted(query, together, found, unknown)
         how |= dict.fromkeys(unknown, "fitted")
-    return found, how
+        matches |= {p: math.fsum(seen.matched for predicates, seen in together if p in predicates) for p in unknown}
+    return found, how, matches
 
 
 def _fitted(query: Query, together: Sequence[tuple[Sequence[int], _Met]], known: Mapping[int, float], unknown: Sequence[int]) -> dict[int, float]:
