@@ -1,0 +1,63 @@
+"""When batches take too long, the cap is what there is; when there is room again it is raised, and nothing is done for one slow batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_adapter.overload import CALM, MARGIN, SOME, BatchTime, Overload
+
+SPARK = 0.4  # seconds of every batch that no plan makes shorter
+PROCESSES = 2
+
+
+def worked(overload: Overload, load: float, batches: int, interval: float = 2.0) -> float:
+    """Batches of a machine whose operator would take `load` CPU seconds for each and is let do what the cap allows; seconds of the last."""
+    seconds = 0.0
+    for number in range(batches):
+        cpu = min(load, load if overload.cap is None else overload.cap * interval)
+        seconds = SPARK + cpu / PROCESSES
+        overload.add(BatchTime(number, seconds, cpu, PROCESSES, interval))
+    return seconds
+
+
+def test_one_batch_or_two_that_take_too_long_are_no_overload() -> None:
+    overload = Overload(2.0)
+    worked(overload, 1.0, 5)
+    worked(overload, 9.0, SOME - 1)
+    assert not overload.look() and overload.cap is None
+
+
+def test_the_cap_is_what_leaves_batches_a_little_shorter_than_the_interval() -> None:
+    overload = Overload(2.0)
+    assert worked(overload, 9.0, SOME) > 2.0
+    assert overload.look()
+    assert worked(overload, 9.0, SOME) == pytest.approx(MARGIN * 2.0)
+    assert not overload.look(), "a load that stays as it is changes nothing more"
+
+
+def test_the_cap_follows_a_load_that_falls_until_there_is_room_for_all_of_it() -> None:
+    overload = Overload(2.0)
+    worked(overload, 9.0, SOME)
+    overload.look()
+    capped = overload.cap
+    assert capped is not None
+    assert worked(overload, 1.0, SOME) < CALM * 2.0
+    assert overload.look()
+    assert overload.cap is not None and overload.cap * 2.0 > 1.0
+    overload.over()
+    worked(overload, 1.0, SOME)
+    assert not overload.look() and overload.cap is None
+
+
+def test_what_no_plan_can_help_is_said_and_sheds_nothing() -> None:
+    overload = Overload(0.3)
+    worked(overload, 0.01, SOME, interval=0.3)
+    assert not overload.look()
+    assert overload.hopeless and overload.cap is None
+
+
+def test_a_single_step_leaves_a_tenth_of_the_work() -> None:
+    overload = Overload(0.5)
+    worked(overload, 100.0, SOME, interval=0.5)
+    assert overload.look()
+    assert overload.cap == pytest.approx(100.0 / 0.5 * 0.1)
