@@ -1,14 +1,14 @@
 """The loop: look at what a running pipeline measures, ask for a plan, switch to it (papers 1, 2 and 5 run theirs in the same way).
 
-Every `every` seconds the request of the plan in force is filled with what the last windows measured, and a callable is asked whether to go on: it
-may solve here, or ask a server, or be anything else; nothing is known here of how. Its answer is carried out between two batches by
+Every `every` seconds the request of the plan in force is filled with what the last windows measured, and a callable is asked whether to go
+on: it may solve here, or ask a server, or be anything else; nothing is known here of how. Its answer is carried out between two batches by
 `Pipeline.change`. Every decision is a line of `decisions.jsonl` and a line for who watches, those to keep the plan included.
 
-What is smoothed: figures are sums over the last windows (see `stem.estimates`); and a rate or selectivity that differs from the one the plan was
-made with by less than CHANCE standard errors of its count stays as it was.
+What is smoothed: figures are sums over the last windows (see `stem.estimates`); and a rate or selectivity that differs from the one the
+plan was made with by less than CHANCE standard errors of its count stays as it was.
 
-The guarantee: whatever happens to the asking, the plan in force goes on. A callable that raises, that answers what cannot be carried out, or that takes
-longer than `patience`, is a decision to keep, with the reason; while a question is unanswered no other is asked.
+The guarantee: whatever happens to the asking, the plan in force goes on. A callable that raises, that answers what cannot be carried out,
+or that takes longer than `patience`, is a decision to keep, with the reason; while a question is unanswered no other is asked.
 """
 
 from __future__ import annotations

@@ -19,7 +19,18 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 
-__all__ = ["SPARK_ERRORS", "ExpressionError", "Reference", "analyzed", "column_or_expression", "milliseconds", "quietly", "quoted", "references", "said"]
+__all__ = [
+    "SPARK_ERRORS",
+    "ExpressionError",
+    "Reference",
+    "analyzed",
+    "column_or_expression",
+    "milliseconds",
+    "quietly",
+    "quoted",
+    "references",
+    "said",
+]
 
 Reference = tuple[str, ...]
 """A name as its parts: (bids, price); (bids,) for a whole stream; () for all of them."""

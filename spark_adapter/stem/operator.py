@@ -8,7 +8,8 @@ the old rows of those after it. So of the new components of a result the one who
 Operators run inputs first; what an operator makes is the new rows of its output, so a materialized subresult is a state module like any
 other.
 
-This file is the sequence; `windows` says which rows go together, `state` gets pieces in and out, `probes` joins, `caches` are paper 1's.
+This file is the sequence; `switching` says whose plan is run, `windows` which rows go together, `state` gets pieces in and out, `probes` joins,
+`caches` are paper 1's, `building` makes subresults that another plan will keep.
 Frames of partial rows pass from step to step as they are made, and results leave in slices: no more than a block of each step is held.
 
 The guarantee: exactly the results of contract §1, whatever plan, cells, caches and batches. Complexity: that of the joins; the state is not
@@ -24,14 +25,16 @@ from typing import Any
 
 import polars as pl
 
+from spark_adapter.stem.building import LEAST, SHARE, Building
 from spark_adapter.stem.caches import Caches
 from spark_adapter.stem.counting import Counts, Tally
 from spark_adapter.stem.frames import chosen, stacked
-from spark_adapter.stem.probes import joined, pairs_within
-from spark_adapter.stem.program import FOREVER, META, Join, Program, Route, Segment, Step
+from spark_adapter.stem.probes import Effort, joined, pairs_within
+from spark_adapter.stem.program import FOREVER, META, Join, Module, Program, Route, Segment, Step
 from spark_adapter.stem.shares import Grid
 from spark_adapter.stem.sketch import sketch
-from spark_adapter.stem.state import Notes, Part, State, Store
+from spark_adapter.stem.state import Notes, State, Store
+from spark_adapter.stem.switching import Ways, settled, ways_of
 from spark_adapter.stem.windows import Windows, least_watermark
 
 __all__ = ["Outcome", "evict", "work_off"]
@@ -49,63 +52,93 @@ class Outcome:
 
 
 def work_off(
-    program: Program, grid: Grid, cell: int, store: Store, arrivals: Mapping[str, pl.DataFrame], watermark: int
+    program: Program,
+    grid: Grid,
+    cell: int,
+    store: Store,
+    arrivals: Mapping[str, pl.DataFrame],
+    watermark: int,
+    told: Sequence[Program] = (),
 ) -> Generator[pl.DataFrame, None, Outcome]:
     """Work off one batch: yields results as they are made. `arrivals` has per stream a frame with `ts` in microseconds, `h`, attributes and payload.
 
     Rows with an event time below `watermark` are late: dropped and counted. Everything a later row cannot need is dropped too. State is written
-    when the last result has been taken.
+    when the last result has been taken. `told` are changes of the plan that came with this batch: in force before its first row.
     """
-    return _Batch(program, grid, cell, store, watermark).work_off(arrivals)
+    return _Batch(program, grid, cell, store, watermark, told).work_off(arrivals)
 
 
 def evict(program: Program, grid: Grid, cell: int, store: Store, watermark: int) -> Outcome:
     """Drop what the watermark has passed, in a cell that no row came to."""
     notes = Notes.read(store.get(META))
-    state = State(program, store, notes, Windows(program, notes.counts), watermark)
+    ways = ways_of(program, (), store, notes)
+    state = State(ways.held, store, notes, Windows(program, notes.counts), watermark)
     state.keep(watermark)
-    return Outcome({"cell": cell} | _held(program, grid, cell, state, watermark), state.expires())
+    return Outcome({"cell": cell} | _held(ways, grid, cell, state, watermark), state.expires())
 
 
-def _held(program: Program, grid: Grid, cell: int, state: State, watermark: int) -> dict[str, Any]:
-    """Per module [rows, bytes], rows counted once however many cells hold copies and bytes as they lie here; pieces; and what was moved."""
+def _held(ways: Ways, grid: Grid, cell: int, state: State, watermark: int) -> dict[str, Any]:
+    """Whose way is taken and which plan is in force; per module [rows, bytes], rows counted once however many cells hold copies and bytes as
+    they lie here, of those that are not whole too; pieces; and what was moved."""
     sizes = state.sizes(watermark)
-    states = {module.name: [sizes[module.key][0] if grid.home(cell, module.streams) else 0, sizes[module.key][1]] for module in program.modules}
-    modules = {module.name: module.key for module in program.modules}
-    return {"states": states, "modules": modules, "pieces": sum(size[2] for size in sizes.values()), "traffic": asdict(state.traffic)}
+    theirs = {module.key for module in ways.taken.modules}
+
+    def size(module: Module) -> list[int]:
+        rows, held, _ = sizes[module.key]
+        return [rows if grid.home(cell, module.streams) else 0, held]
+
+    return {
+        "plan": ways.taken.number,
+        "in_force": ways.in_force.number,
+        "modules": {module.name: module.key for module in ways.taken.modules},
+        "states": {module.name: size(module) for module in ways.taken.modules},
+        "building": {module.name: size(module) for module in ways.in_force.modules if module.key in sizes and module.key not in theirs},
+        "pieces": sum(size[2] for size in sizes.values()),
+        "traffic": asdict(state.traffic),
+    }
 
 
 class _Batch:
     """One batch in one cell."""
 
-    def __init__(self, program: Program, grid: Grid, cell: int, store: Store, watermark: int) -> None:
-        self.program, self.grid, self.cell, self.watermark = program, grid, cell, watermark
+    def __init__(self, program: Program, grid: Grid, cell: int, store: Store, watermark: int, told: Sequence[Program]) -> None:
+        self.grid, self.cell, self.watermark = grid, cell, watermark
         notes = Notes.read(store.get(META))
         notes.batch += 1
         if notes.run != program.run:
             notes.run, notes.latest = program.run, {}
         self.notes = notes
+        self.ways = ways_of(program, told, store, notes)
+        self.program = self.ways.taken
         self.windows = Windows(program, notes.counts)
-        self.state = State(program, store, notes, self.windows, watermark)
-        self.caches = Caches(program, self.state, watermark)
-        self.tally = Tally(program)
+        self.state = State(self.ways.held, store, notes, self.windows, watermark)
+        self.caches = Caches(self.program, self.state, watermark)
+        self.tally = Tally(self.program)
+        self.efforts: dict[tuple[str, str, int], Effort] = {}
         self.made = 0
 
     def work_off(self, arrivals: Mapping[str, pl.DataFrame]) -> Generator[pl.DataFrame, None, Outcome]:
         started = time.process_time()
         streams = self._build(arrivals)
         self.caches.start()
-        self._rebuild()
         loaded = time.process_time()
         for frame in self._results():
             self.made += frame.height
             yield frame
         probed = time.process_time()
+        work = {"own": sum(frame.height for frame in arrivals.values()) + sum(effort.work for effort in self.efforts.values()), "building": 0.0}
+        if self.ways.building:
+            building = Building(self.ways.in_force, self.state, self.watermark)
+            building.keep_up([module.key for module in self.program.modules])
+            building.proceed(max(LEAST, SHARE * work["own"]))
+            work["building"] = building.work
+            settled(self.ways, self.state.store, self.notes)
+        built = time.process_time()
         caches = self.caches.keep(self.grid, self.cell)
         # The watermark of the next batch is at least this: what it passes need not be kept.
         horizon = least_watermark(self.program, self.notes.latest, self.watermark)
         self.state.keep(horizon)
-        held = _held(self.program, self.grid, self.cell, self.state, horizon)
+        held = _held(self.ways, self.grid, self.cell, self.state, horizon)
         ended = time.process_time()
         statistics = {
             "cell": self.cell,
@@ -115,7 +148,8 @@ class _Batch:
             **held,
             "caches": caches,
             "results": self.made,
-            "cpu": {"load": loaded - started, "probe": probed - loaded, "keep": ended - probed},
+            "work": work,
+            "cpu": {"load": loaded - started, "probe": probed - loaded, "build": built - probed, "keep": ended - built},
         }
         return Outcome(statistics, self.state.expires())
 
@@ -133,7 +167,7 @@ class _Batch:
                 first, last = kept["ts"].min(), kept["ts"].max()
                 assert isinstance(first, int) and isinstance(last, int)
                 self.notes.latest[stream.name] = max(last, self.notes.latest.get(stream.name, last))
-            let_in = chosen(kept, self.program.admitted, salt=0)
+            let_in = chosen(kept, self.ways.in_force.admitted, salt=0)
             if self.grid.home(self.cell, (stream.name,)):
                 seen[stream.name] = {"rows": kept.height, "late": frame.height - kept.height, "shed": kept.height - let_in.height}
                 if kept.height:
@@ -152,20 +186,6 @@ class _Batch:
                 self.state.close(stream.name)
         return seen
 
-    def _rebuild(self) -> None:
-        """Make materialized modules that this plan keeps and the plan before did not, from the old states of their inputs."""
-        for join in self.program.joins:
-            if join.output not in self.state.modules or join.output in self.notes.modules:
-                continue
-            route = join.routes[0]
-            frames: Iterator[pl.DataFrame] = (self.windows.with_deaths(part.frame) for part in self.state.old[route.input])
-            for step in route.steps:
-                frames = joined(self.windows, frames, self.state.old[step.target], step)
-            for frame in frames:
-                self.state.add(join.output, frame, new=False)
-            self.state.close(join.output, new=False)
-        self.notes.modules = [join.output for join in self.program.joins if join.output in self.state.modules]
-
     def _results(self) -> Iterator[pl.DataFrame]:
         """All joins, inputs before users; the root's new rows are the results."""
         payload = list(self.program.payload)
@@ -182,11 +202,6 @@ class _Batch:
                         yield frame[payload]
             if kept:
                 self.state.close(join.output)
-
-    def _visible(self, join: Join, k: int, target: str) -> list[Part]:
-        """What the new rows of input k may see of a target: the TimeStamp rule."""
-        old = self.state.old[target]
-        return [*old, *self.state.new[target]] if join.inputs.index(target) < k else old
 
     def _walk(self, join: Join, k: int, route: Route) -> Iterator[pl.DataFrame]:
         """New rows of input k through all steps of its route; caches that wait for them on the way are kept current."""
@@ -209,7 +224,7 @@ class _Batch:
             if route.input in cache.upkeep:
                 entered: Iterator[pl.DataFrame] = (self.caches.of_entries(cache, part.frame) for part in self.state.new[route.input])
                 for step in cache.upkeep[route.input]:
-                    further = joined(self.windows, entered, self._visible(join, k, step.target), step)
+                    further = joined(self.windows, entered, self.state.visible(join, k, step.target), step)
                     entered = (self.caches.of_entries(cache, frame) for frame in further)
                 for frame in entered:
                     self.caches.add(cache, frame)
@@ -235,7 +250,8 @@ class _Batch:
     def _through_step(self, join: Join, k: int, route: Route, i: int, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         step = route.steps[i]
         counts = self.tally.at(join.name, route.name, i)
-        parts = self._visible(join, k, step.target)
+        effort = self.efforts.setdefault((join.name, route.name, i), Effort())
+        parts = self.state.visible(join, k, step.target)
         members = step.target.split("+")
         met = self.grid.home(self.cell, (*step.arriving, *members))
         for partial in frames:
@@ -244,7 +260,7 @@ class _Batch:
                 started = time.process_time()
                 counts.pairs += pairs_within(admitted, parts, self.windows.counted) * self.grid.meeting(step.arriving, members)
                 counts.cpu += time.process_time() - started
-            for found in _timed(counts, joined(self.windows, [admitted], parts, step)):
+            for found in _timed(counts, joined(self.windows, [admitted], parts, step, effort=effort)):
                 if met:
                     counts.rows_out += found.height
                     counts.matched += found.height
@@ -253,7 +269,7 @@ class _Batch:
     def _through_cache(self, join: Join, k: int, route: Route, segment: Segment, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         step = route.steps[segment.first]
         counts = self.tally.at(join.name, route.name, segment.first)
-        visible = [self._visible(join, k, making.target) for making in segment.steps]
+        visible = [self.state.visible(join, k, making.target) for making in segment.steps]
         profiled = False
         met = self.grid.home(self.cell, (*step.arriving, *(name for making in segment.steps for name in making.target.split("+"))))
         for partial in frames:
@@ -282,7 +298,7 @@ class _Batch:
             counts.sampled = True
             few = chosen(frame, PROFILED / frame.height, step.salt ^ 1)
             members = step.target.split("+")
-            parts = self._visible(join, k, step.target)
+            parts = self.state.visible(join, k, step.target)
             started = time.process_time()
             frame = stacked(joined(self.windows, [few], parts, step))
             if self.grid.home(self.cell, (*step.arriving, *members)):

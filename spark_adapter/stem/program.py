@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["Cached", "Comparison", "Join", "Module", "Program", "Route", "Segment", "Step", "Stream", "program_of"]
 
 ENTRY_BYTES = 32.0  # of a cache's key, in the plan's measure; its rows are measured by their streams' tuple_bytes
-META = "meta"  # the store's key for a cell's own notes; all its other keys are names of pieces
+META = "meta"  # the store's key for a cell's own notes; all its other keys are names of pieces, and…
+PLAN = "plan "  # … this with a number, for the plans that it runs and builds for
 FOREVER = 1 << 61  # microseconds: beyond every event time, and the sum of two still fits 64 bits
 
 
@@ -183,6 +184,10 @@ class Program:
     """Share of every stream's rows that is let in at all: below 1 where keeping the windows alone takes too much of the CPU."""
     run: str = ""
     """Names the run. Spark moves its watermark by what a run has seen, and forgets that with the run; so do we."""
+    number: int = 0
+    """Counts the plans that a checkpoint was given: of two plans the one with the higher number is in force."""
+    adaptive: bool = False
+    """Whether each cell orders its own probes by what it has measured (see `routing`)."""
 
     @property
     def counted(self) -> bool:

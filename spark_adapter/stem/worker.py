@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import SparkFiles
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from spark_adapter.stem.program import META, Program
+from spark_adapter.stem.program import META, PLAN, Program
 from spark_adapter.stem.shares import Grid
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class _Store:
 
     def get(self, key: str) -> bytes | None:
         found = self.state.getValue((key,))
-        self.restored += found is not None and key != META
+        self.restored += found is not None and key != META and not key.startswith(PLAN)
         return None if found is None else bytes(found[0])
 
     def put(self, key: str, value: bytes) -> None:

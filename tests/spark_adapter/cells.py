@@ -9,7 +9,7 @@ import random
 import tempfile
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,32 +96,49 @@ class Cells:
     slices: list[int] = field(default_factory=list)
     """Rows of each frame of results."""
     stores: dict[int, Memory] = field(default_factory=dict)
+    adaptive: bool = False
+    """Whether cells order their own probes."""
     program: Program = field(init=False)
+    """What the run was started with."""
     grid: Grid = field(init=False)
+    _told: tuple[Program, ...] = ()
+    _number: int = 0
 
     def __post_init__(self) -> None:
         self.grid = choose_grid(self.plan.query, self.parallelism)
         self.use(self.plan)
 
     def use(self, plan: Plan) -> None:
-        """Go on with another plan over the same states."""
+        """Go on with another plan over the same states, after a restart."""
         self.plan = plan
         self.runs += 1
-        self.program = program_of(plan, {stream.name: 1 for stream in plan.query.streams}, self.delays, f"run {self.runs}")
+        self.program = self._programmed(plan)
+        self._told = ()
+
+    def change(self, plan: Plan) -> None:
+        """Go on with another plan from the next batch on, without a restart."""
+        self.plan = plan
+        self._told = (self._programmed(plan),)
+
+    def _programmed(self, plan: Plan) -> Program:
+        self._number += 1
+        program = program_of(plan, {stream.name: 1 for stream in plan.query.streams}, self.delays, f"run {self.runs}")
+        return replace(program, number=self._number, adaptive=self.adaptive)
 
     def work_off(self, batch: Batch, watermark: int) -> Counter[tuple[int, ...]]:
         found: Counter[tuple[int, ...]] = Counter()
         for cell in range(self.grid.cells):
             arrivals = self._sent(batch, cell)
             store = self.stores.setdefault(cell, Memory())
-            if not arrivals:
+            if not arrivals and not self._told:
                 self.outcomes.append(evict(self.program, self.grid, cell, store, watermark))
                 continue
-            results, outcome = drained(work_off(self.program, self.grid, cell, store, arrivals, watermark))
+            results, outcome = drained(work_off(self.program, self.grid, cell, store, arrivals, watermark, self._told))
             self.outcomes.append(outcome)
             self.slices += [frame.height for frame in results]
             for frame in results:
                 found.update(frame.iter_rows())
+        self._told = ()
         return found
 
     def _sent(self, batch: Batch, cell: int) -> dict[str, pl.DataFrame]:

@@ -318,7 +318,7 @@ def test_a_cell_without_rows_lets_go_of_everything_dead() -> None:
     cells, _ = run(plan, steady(CHAIN, seconds=10, per_second=10, values=3))
     assert cells.outcomes[-1].expires is not None
     cells.work_off({}, 100 * SECOND)
-    assert set(cells.stores[0].content) == {"meta"}
+    assert set(cells.stores[0].content) == {"meta", "plan 1"}
     assert cells.outcomes[-1].expires is None
     assert cells.outcomes[-1].statistics["states"]["join-1"] == [0, 0]
 
