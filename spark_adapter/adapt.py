@@ -195,15 +195,20 @@ class Adapting:
         if self._overload is not None and not lost:
             self._overload.over()
         tail = f"; shedding load: {lost}" if lost else ""
-        self._say(f"plan changed, {kind}, gain {100 * gain:.0f} %: {' '.join(reasons)}{tail}")
+        self._say(f"plan changed, {kind}, gain {100 * gain:.0f} %: {_shortly(reasons)}{tail}")
 
     def _keep(self, reasons: Sequence[str], gain: float | None = None) -> None:
         self.pipeline.keep(gain=gain, reasons=reasons)
-        self._say(f"plan kept: {' '.join(reasons)}")
+        self._say(f"plan kept: {_shortly(reasons)}")
 
 
 class _NoAnswerError(Exception):
     """There is none that could be carried out; the message says why."""
+
+
+def _shortly(reasons: Sequence[str]) -> str:
+    """The first reason, what is off most, and the last, what follows; all are in `decisions.jsonl`."""
+    return " … ".join(reasons if len(reasons) < 3 else (reasons[0], reasons[-1]))
 
 
 def _said(failure: BaseException) -> str:

@@ -24,14 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shed",
         action="store_true",
-        help="run a plan that sheds load or does not fit its caps, and with --adapt shed load when batches take too long",
+        help="run a plan that sheds load or does not fit its caps; with --adapt: shed when batches take too long",
     )
     parser.add_argument("--adapt", action="store_true", help="measure while it runs, and change to a better plan when there is one")
-    parser.add_argument("--every", type=_positive, metavar="SECONDS", help="with --adapt: how often to look (default: 30)")
-    parser.add_argument(
-        "--error", type=_share, metavar="SHARE", help="with --adapt: how far a figure may be off before anything is done (default: 0.05)"
-    )
-    parser.add_argument("--gain", type=_share, metavar="SHARE", help="with --adapt: what a change must bring (default: 0.05)")
+    parser.add_argument("--every", type=_positive, metavar="SECONDS", help="with --adapt: how often to look (30)")
+    parser.add_argument("--error", type=_share, metavar="SHARE", help="with --adapt: how far a figure may be off before anything is looked at (0.05)")
+    parser.add_argument("--gain", type=_share, metavar="SHARE", help="with --adapt: what a change must bring (0.05)")
     parser.add_argument("--url", help="with --adapt: ask this server instead of planning here; its key, if it asks for one, is WATERSMEET_API_KEY")
     add_master_argument(parser)
     add_install_argument(parser)

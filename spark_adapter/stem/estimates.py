@@ -78,13 +78,16 @@ class Period:
     sampled: dict[Pair, _Met] = field(default_factory=dict)
     results: int = 0
     cpu: float = 0.0
+    plan: int | None = None
+    """The number of the plan that made the results; None where it was one and then another, or something was being built for the next."""
     held: Mapping[str, Any] = field(default_factory=dict)
     """As it is at the end: states, caches and distinct values."""
 
     @classmethod
     def of(cls, line: Mapping[str, Any]) -> Period:
         """From a line of the statistics."""
-        period = cls(results=line["results"], cpu=math.fsum(line["cpu_seconds"].values()))
+        plan = None if line["building"] else line["plan"]
+        period = cls(results=line["results"], cpu=math.fsum(line["cpu_seconds"].values()), plan=plan)
         for seen in line["streams"]:
             period.streams[seen["stream"]] = _Arrived(seen["rows"], seen["rows"] - seen["shed"], seen["bytes"], seen["first"], seen["last"])
         for step in line["steps"]:
@@ -102,6 +105,7 @@ class Period:
         return max((seen.last for seen in self.streams.values() if seen.last is not None), default=None)
 
     def add(self, later: Period) -> None:
+        self.plan = later.plan if later.plan == self.plan or not self.streams else None
         for name, seen in later.streams.items():
             self.streams.setdefault(name, _Arrived()).add(seen)
         for mine, theirs in ((self.counted, later.counted), (self.sampled, later.sampled)):
@@ -142,8 +146,11 @@ def _together(periods: Iterable[Period]) -> Period:
     return whole
 
 
-def estimates(query: Query, periods: Iterable[Period]) -> dict[str, Any]:
-    """What these periods say of the query. `how` says where each selectivity comes from, `counts` how many rows or matches a figure is made of."""
+def estimates(query: Query, periods: Sequence[Period]) -> dict[str, Any]:
+    """What these periods, in their order, say of the query.
+
+    `how` says where each selectivity comes from, `counts` how many rows or matches a figure is made of.
+    """
     whole = _together(periods)
     met = whole.sampled | whole.counted
     selectivities, how, matches = _predicates(query, whole, met)
@@ -160,10 +167,20 @@ def estimates(query: Query, periods: Iterable[Period]) -> dict[str, Any]:
         "counts": {f"{name}.rate": seen.rows for name, seen in sorted(whole.streams.items())}
         | {f"predicates[{p}].selectivity": matches[p] for p in sorted(matches)},
         "observed": _observed(query, met),
-        "output_rate": whole.results / seconds if seconds else None,
-        "cpu": whole.cpu / seconds if seconds else None,
+        **_of_the_plan(periods),
         "memory_bytes": _held_bytes(whole.held, widths | measured_widths),
     }
+
+
+def _of_the_plan(periods: Sequence[Period]) -> dict[str, float | None]:
+    """Results and CPU seconds of the operator per second of event time, under the plan that runs now."""
+    start = len(periods)
+    while start and periods[start - 1].plan is not None and periods[start - 1].plan == periods[-1].plan:
+        start -= 1
+    under = _together(periods[start:])
+    before = max((last for period in periods[:start] if (last := period.last) is not None), default=None)
+    seconds = _seconds(under) if before is None or under.last is None else (under.last - before) / 1e6
+    return {"output_rate": under.results / seconds, "cpu": under.cpu / seconds} if seconds > 0 else {"output_rate": None, "cpu": None}
 
 
 def _seconds(whole: Period) -> float:

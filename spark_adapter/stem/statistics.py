@@ -125,12 +125,15 @@ class _Held:
     workers: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     pieces: dict[int, int] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
+    plans: tuple[int, int] = (0, 0)
+    """The numbers of the plan whose way is taken and of the one in force, which may still have to build what it keeps."""
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The plan's names of each cache: caches of a group are one."""
 
     def add(self, note: Mapping[str, Any]) -> None:
         cell = note["cell"]
         self.states[cell], self.pieces[cell], self.modules = note["states"], note["pieces"], note["modules"]
+        self.plans = note["plan"], note["in_force"]
         if "caches" in note:
             self.caches[cell] = note["caches"]
             self.names = {key: seen["names"] for key, seen in note["caches"].items()}
@@ -184,14 +187,14 @@ class _Values:
                 self._forget(name)
 
     def _forget(self, name: str) -> None:
-        """Let go of the batches of which no row can be in the window any more; what is left is whole once there was such a batch."""
+        """Let go of the batches most of which is out of the window; what is left is whole once there was such a batch."""
         batches, window = self._batches[name], self._windows[name]
         newest = max(last for _, last, _, _ in batches)
         while len(batches) > 1:
             if window.rows is not None:
-                outside = sum(rows for _, _, rows, _ in batches) - batches[0][2] >= window.rows
+                outside = sum(rows for _, _, rows, _ in batches) - batches[0][2] / 2 > window.rows
             else:
-                outside = batches[0][1] < newest - 1e6 * (window.seconds or 0)
+                outside = (batches[0][0] + batches[0][1]) / 2 < newest - 1e6 * (window.seconds or 0)
             if not outside:
                 return
             batches.popleft()
@@ -256,7 +259,10 @@ class Measured:
         return self._measured
 
     def _said(self, figures: _Figures) -> dict[str, Any]:
+        plan, in_force = self._held.plans
         return {
+            "plan": plan,
+            "building": plan != in_force,
             "streams": [arrived.said(stream.name) for stream in self.query.streams if (arrived := figures.streams.get(stream.name)) is not None],
             "steps": [step.said(place) for place, step in figures.steps.items()],
             "states": self._held.kept(),

@@ -42,7 +42,7 @@ def line(batch: int, rows: int, fingerprint: str = PLAN.fingerprint) -> str:
     step = {"operator": "join-1", "input": "a", "step": 0, "target": "b", "arriving": ["a"], "joined": ["b"], "sampled": False}
     steps = [step | {"pairs": 10.0 * rows * batch, "matched": rows * batch}]
     figures = {"streams": streams, "steps": steps, "states": [], "caches": [], "results": rows, "cpu_seconds": {"probe": 0.1}, "distinct": {}}
-    return json.dumps({"batch": batch, "fingerprint": fingerprint} | figures)
+    return json.dumps({"batch": batch, "fingerprint": fingerprint, "plan": 0, "building": False} | figures)
 
 
 @pytest.fixture
