@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 from models.plan import Frontier, FrontierPoint, Proof
 from models.request import Objective, PlanRequest
+from solvers.caches.cached_plan import CachedPlan
 from solvers.caches.claims import can_exist, least_cpu
-from solvers.caches.in_plans import CachedPlan, cached_frontier
+from solvers.caches.in_plans import cached_frontier
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.common.tolerances import ROUNDED
 from solvers.jtree.lower_bound import memory_lower_bound

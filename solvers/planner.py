@@ -14,9 +14,9 @@ from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
 from solvers.model.point import Caps
 from solvers.plan.builder import build_plan
-from solvers.plan.outcome import allocated, chosen, proven
+from solvers.plan.outcome import Outcome, allocated, chosen, proven
 
-__all__ = ["begin", "plan", "problem_of", "search"]
+__all__ = ["begin", "best", "plan", "problem_of", "search"]
 
 
 def plan(request: PlanRequest, progress: Progress = NOBODY) -> Plan:
@@ -24,16 +24,21 @@ def plan(request: PlanRequest, progress: Progress = NOBODY) -> Plan:
     deadline = Deadline.after(request.options.time_limit, progress)
     problem = problem_of(request)
     begin(problem, progress)
-    tree = search(problem, deadline)
-    progress.found((tree.best,))
-    progress.doing("choosing caches")
-    cached = caches_in_plans(problem, tree, deadline)
-    outcome = chosen(tree, cached, deadline.termination(tree.termination))
-    outcome = allocated(problem, outcome, deadline)
+    outcome = best(problem, deadline)
     outcome = proven(problem, outcome, deadline)
     made = build_plan(problem, outcome)
     progress.ended(made)
     return made
+
+
+def best(problem: Problem, deadline: Deadline) -> Outcome:
+    """The best plan with its caches and, where nothing fits, its allocation; what is proven of it beyond its tree is not worked out yet."""
+    tree = search(problem, deadline)
+    deadline.progress.found((tree.best,))
+    deadline.progress.doing("choosing caches")
+    cached = caches_in_plans(problem, tree, deadline)
+    outcome = chosen(tree, cached, deadline.termination(tree.termination))
+    return allocated(problem, outcome, deadline)
 
 
 def problem_of(request: PlanRequest) -> Problem:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from solvers.caches.figures import Figures, Traffic, figures
 from solvers.caches.select.program import Candidate, Program
@@ -43,6 +43,8 @@ class CacheCandidate:
     figures: Figures
     arriving: int
     """The pipeline's input where it belongs to Z outside the segment, else 0: such entries depend on its window."""
+    share: float = 1.0
+    """Of the memory that it could use."""
 
     @property
     def is_prefix(self) -> bool:
@@ -52,6 +54,10 @@ class CacheCandidate:
     def group(self) -> GroupKey:
         """Same join, same key, kept alike: the same entries."""
         return self.segment, self.kept, self.key.parts, self.arriving
+
+    def with_share(self, model: CostModel, share: float) -> CacheCandidate:
+        """The same cache with a share of the memory that it could use."""
+        return replace(self, figures=self.figures.with_share(model, share), share=share)
 
 
 @dataclass(frozen=True)
