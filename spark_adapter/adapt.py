@@ -179,8 +179,10 @@ class Adapting:
     def _carry_out(self, answer: Answer) -> None:
         try:
             decision, kind, gain, reasons, plan = str(answer.decision), str(answer.kind), float(answer.gain), list(answer.reasons), answer.plan
-            if decision not in ("keep", "change") or not isinstance(plan, Plan):
+            if decision not in ("keep", "change"):
                 raise ValueError(f"a decision is keep or change, got {decision!r}")
+            if not isinstance(plan, Plan):
+                raise TypeError("its plan is none")
         except (AttributeError, TypeError, ValueError) as nonsense:
             raise _NoAnswerError(f"the answer makes no sense: {_said(nonsense)}") from nonsense
         if decision == "keep":

@@ -21,6 +21,7 @@ __all__ = ["BatchTime", "Overload"]
 SOME = 3  # batches in a row: one that is slow may be chance, a merge or a busy machine
 MARGIN = 0.9  # of the interval: what a batch should take
 CALM = 0.85  # of the interval: below, there is room for more
+TREMBLE = 0.05  # of the cap: a move that is not worth one
 LEAST = 0.1  # of the work that a single step leaves at least: what a batch took is no exact measure
 
 
@@ -50,6 +51,8 @@ class Overload:
         self.cap: float | None = None
         self.hopeless = False
         """Whether the last batches were too long, and would be with nothing to do."""
+        self.seconds = 0.0
+        """What the batches took, on average, that were looked at last."""
         self._last: deque[BatchTime] = deque(maxlen=SOME)
 
     def add(self, batch: BatchTime) -> None:
@@ -64,16 +67,13 @@ class Overload:
     def calm(self) -> bool:
         return len(self._last) == SOME and all(batch.seconds < CALM * self.interval for batch in self._last)
 
-    @property
-    def seconds(self) -> float:
-        """What the last batches took, on average."""
-        return math.fsum(batch.seconds for batch in self._last) / max(1, len(self._last))
-
     def look(self) -> bool:
-        """Set, lower or raise the cap by the last batches; whether it moved. These are then forgotten: the next say what has come of it."""
+        """Set, lower or raise the cap by the last batches; whether it moved by more than TREMBLE. These are then forgotten: the next say what
+        has come of it."""
         self.hopeless = False
         if not self.overloaded and not (self.calm and self.cap is not None):
             return False
+        self.seconds = math.fsum(batch.seconds for batch in self._last) / SOME
         working = math.fsum(batch.working for batch in self._last) / SOME
         spark = self.seconds - working
         cpu = math.fsum(batch.cpu for batch in self._last)
@@ -82,8 +82,11 @@ class Overload:
         self.hopeless = self.overloaded and left <= 0.0
         if self.hopeless or working <= 0.0 or cpu <= 0.0 or event_seconds <= 0.0:
             return False
-        self.cap = cpu / event_seconds * max(LEAST, left / working)
         self._last.clear()
+        cap = cpu / event_seconds * max(LEAST, left / working)
+        if self.cap is not None and abs(cap - self.cap) <= TREMBLE * self.cap:
+            return False
+        self.cap = cap
         return True
 
     def over(self) -> None:

@@ -76,8 +76,10 @@ class InProcess:
 
     plan: Plan
     interval: float | None = None
-    clock: Callable[[Worked], float] = lambda worked: worked.cpu
-    """How many seconds a batch takes."""
+    speed: float | None = None
+    """Work that a CPU second is taken to be worth: then nothing depends on the clock. By default CPU seconds are measured."""
+    spark: float = 0.0
+    """Seconds that every batch takes besides."""
     batches: list[Worked] = field(default_factory=list)
     decisions: list[tuple[str, Sequence[str]]] = field(default_factory=list)
     """Kind and reasons; `keep` for those to keep the plan."""
@@ -97,22 +99,23 @@ class InProcess:
     def _programmed(self, plan: Plan, number: int) -> Program:
         return replace(program_of(plan, {stream.name: 1 for stream in plan.query.streams}, run="run"), number=number)
 
-    def work_off(self, batch: Arrivals, watermark: int) -> Worked:
+    def work_off(self, batch: Arrivals, watermark: int) -> None:
         began = time.process_time()
         results, outcome = drained(work_off(self._program, Grid(()), 0, self._store, batch, watermark, self._told))
         cpu = time.process_time() - began
         self._told = ()
         if self.keep_results:
             self.found += results
+        work = sum(outcome.statistics["work"].values())
+        if self.speed is not None:
+            cpu = work / self.speed
+            outcome.statistics["cpu"] = {"probe": cpu}
         line = self._measured.add([outcome.statistics])
-        work = outcome.statistics["work"]
-        worked = Worked(cpu, work["own"] + work["building"], sum(frame.height for frame in results), line)
-        self.batches.append(worked)
+        self.batches.append(Worked(cpu, work, sum(frame.height for frame in results), line))
         reached = max(int(frame["ts"].max()) for frame in batch.values() if frame.height)
         begun = self._reached if self._reached is not None else min(int(frame["ts"].min()) for frame in batch.values() if frame.height)
-        self._times.append(BatchTime(len(self.batches) - 1, self.clock(worked), cpu, 1, (reached - begun) / SECOND))
+        self._times.append(BatchTime(len(self.batches) - 1, self.spark + cpu, cpu, 1, (reached - begun) / SECOND))
         self._reached = reached
-        return worked
 
     def run(self, batches: Iterable[tuple[Arrivals, int]], look: Callable[[], None] | None = None, every: int = 1) -> None:
         """All batches, with a look after every so many."""
