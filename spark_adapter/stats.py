@@ -18,11 +18,10 @@ from models.plan import Plan
 from models.request import Observed, PlanRequest, Predicate, Query, Stream
 from spark_adapter.documents import read_plan
 from spark_adapter.errors import StatisticsError
-from spark_adapter.pipeline import STATISTICS
+from spark_adapter.pipeline import PLAN_FILE, STATISTICS
 
-__all__ = ["PLAN_FILE", "measured_request", "stats"]
+__all__ = ["measured_request", "stats"]
 
-PLAN_FILE = "plan.json"  # the plan that ran, beside its statistics
 LEAST_SELECTIVITY = 1e-18  # where nothing matched so far: a selectivity is above 0, and a planner must not divide by nothing
 
 
