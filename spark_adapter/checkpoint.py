@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from spark_adapter.errors import CheckpointError
 
-__all__ = ["CHECKPOINT_FORMAT", "Folder", "Log", "check_layout", "read_manifest", "write_manifest"]
+__all__ = ["CHECKPOINT_FORMAT", "Folder", "Log", "check_layout", "differences", "read_manifest", "write_manifest"]
 
-CHECKPOINT_FORMAT = "watersmeet.checkpoint/5"
+CHECKPOINT_FORMAT = "watersmeet.checkpoint/6"
 MANIFEST = "watersmeet.json"
 PLURAL = ("columns", "partitions", "predicates", "source columns")
 
@@ -36,6 +36,17 @@ class Folder:
 
     def _child(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
+
+    def make(self) -> None:
+        self._files.mkdirs(self._path)
+
+    def names(self, below: str = "") -> list[str]:
+        """Of the files in it or in a folder of it, sorted; those that are hidden left out. None where there is no such folder."""
+        place = self._child(below) if below else self._path
+        if not self._files.exists(place):
+            return []
+        found = [str(status.getPath().getName()) for status in self._files.listStatus(place)]
+        return sorted(name for name in found if not name.startswith((".", "_")))
 
     def has(self, name: str) -> bool:
         return any(self._files.exists(self._child(place)) for place in (name, _draft(name)))
@@ -128,8 +139,9 @@ def _of_another_version(manifest: Any) -> str:
     )
 
 
-def write_manifest(folder: Folder, engine: str, fingerprint: str, layout: Mapping[str, Any]) -> None:
-    document = {"format": CHECKPOINT_FORMAT, "engine": engine, "fingerprint": fingerprint, "layout": layout}
+def write_manifest(folder: Folder, engine: str, fingerprint: str, layout: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> None:
+    """`given` names the plan that a start was given, where another may take over while it runs."""
+    document = {"format": CHECKPOINT_FORMAT, "engine": engine, "fingerprint": fingerprint, "layout": layout, "given": given}
     folder.write(MANIFEST, json.dumps(document, indent=1, sort_keys=True) + "\n")
 
 
@@ -139,15 +151,16 @@ def check_layout(manifest: Mapping[str, Any], engine: str, layout: Mapping[str, 
         raise CheckpointError(
             [("/checkpoint", f"the checkpoint was made by engine {manifest['engine']}, not {engine}; use that engine or a new folder")]
         )
-    differences = list(_differences(manifest["layout"], layout))
-    if differences:
-        reasons = "; ".join(differences)
+    found = differences(manifest["layout"], layout)
+    if found:
+        reasons = "; ".join(found)
         raise CheckpointError(
             [("/checkpoint", f"the checkpoint holds the states of another query: {reasons}. Use a new folder, or the plan it was made with")]
         )
 
 
-def _differences(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+def differences(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """What differs between two layouts, in words."""
     found = []
     before, now = known.get("streams", {}), wanted.get("streams", {})
     for name in sorted({*before, *now}):

@@ -15,9 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from models.bindings import Bindings
 from models.plan import Plan
 from spark_adapter import ENGINES
-from spark_adapter.checkpoint import Folder, check_layout, read_manifest, write_manifest
+from spark_adapter.changes import Changes
+from spark_adapter.checkpoint import Folder, check_layout, differences, read_manifest, write_manifest
+from spark_adapter.control import Control
+from spark_adapter.decisions import Decisions
 from spark_adapter.documents import check_tree, read_bindings, read_plan
-from spark_adapter.errors import BindingError, EngineError
+from spark_adapter.errors import BindingError, ChangeError, EngineError
 from spark_adapter.expressions import SPARK_ERRORS
 from spark_adapter.layout import layout_of
 from spark_adapter.native import native
@@ -25,7 +28,8 @@ from spark_adapter.pipeline import Built, Measuring, Pipeline, applied, changeab
 from spark_adapter.session import send_code
 from spark_adapter.shedding import check_shed
 from spark_adapter.sources import read_streams
-from spark_adapter.stem.engine import OBSERVED, cells_layout, grid_from, parallelism, settings, stem
+from spark_adapter.stem.engine import OBSERVED, cells_layout, grid_from, parallelism, programmed, settings, stem
+from spark_adapter.stem.program import Program
 from spark_adapter.stem.shares import copied
 from spark_adapter.stem.statistics import Measured
 
@@ -47,10 +51,10 @@ def compiled(
     check_shed(checked, shed)
     # The bindings' settings decide what names and expressions mean, so they apply while the plan is checked as well.
     with applied(spark, changeable(bound, spark)):
-        return _built(checked, bound, spark, engine, cells)
+        return _built(checked, bound, spark, engine, cells, shed)
 
 
-def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cells: int | None) -> Pipeline:
+def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cells: int | None, shed: bool) -> Pipeline:
     streams = read_streams(checked, bound, spark)
     folder = Folder(spark, bound.checkpoint)
     manifest = read_manifest(folder)
@@ -64,18 +68,42 @@ def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cel
         check_layout(manifest, engine, kept)
     send_code(spark)
     copies = f"watersmeet-{uuid4().hex}"
-    results, program = stem(checked, bound, streams, grid, partitions, copies)
+    program = programmed(checked, bound, streams, copies)
+
+    def permitted(plan: Plan) -> Program:
+        """The program of a plan that takes over while this one runs."""
+        check_tree(plan)
+        check_shed(plan, shed)
+        _check_query(plan, bound, streams, spark, kept)
+        return programmed(plan, bound, streams, copies)
+
+    control = Control(spark, bound.checkpoint)
+    control.make()
+    changes = Changes(control, Decisions(folder), checked, None if manifest is None else manifest["given"], permitted)
     measured = Measured(checked.query, {stream.name: stream.delay or 0 for stream in program.streams})
     built = Built(
-        results,
-        remember=lambda: write_manifest(folder, engine, checked.fingerprint, kept),
+        stem(program, checked, bound, streams, grid, partitions, control.path),
+        remember=lambda: write_manifest(folder, engine, checked.fingerprint, kept, changes.given),
+        changes=changes,
         settings=settings(streams, partitions),
-        measuring=Measuring(OBSERVED, measured.add, measured.summary),
+        measuring=Measuring(OBSERVED, measured.add, measured.summary, measured.measured),
         tidy=lambda: _remove_copies(spark, copies),
         cells=grid.cells,
         copied=copied(checked, grid),
     )
     return Pipeline(checked, bound, spark, built)
+
+
+def _check_query(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], spark: SparkSession, kept: Mapping[str, Any]) -> None:
+    """Refuse a plan that is not for the query whose rows the states hold. The bindings are the pipeline's, so they cannot differ."""
+    names = [stream.name for stream in plan.query.streams]
+    if sorted(names) != sorted(streams):
+        found = [f"the pipeline joins {', '.join(sorted(streams))}, this plan {', '.join(sorted(names))}"]
+    else:
+        wanted = layout_of(plan, bindings, streams, spark)
+        found = differences(kept, {**kept, "streams": wanted["streams"], "predicates": wanted["predicates"]})
+    if found:
+        raise ChangeError([("/query", f"a running pipeline changes to plans for the same query only: {'; '.join(found)}")])
 
 
 def _remove_copies(spark: SparkSession, name: str) -> None:

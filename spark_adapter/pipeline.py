@@ -18,9 +18,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from models.bindings import Bindings
 from models.plan import Plan
+from models.request import Query
+from spark_adapter.changes import Changes
 from spark_adapter.checkpoint import Folder, Log
-from spark_adapter.decisions import Decision, Decisions, now
-from spark_adapter.errors import AdapterError, BindingError
+from spark_adapter.control import without_control
+from spark_adapter.documents import read_plan
+from spark_adapter.errors import AdapterError, BindingError, ChangeError
 from spark_adapter.expressions import milliseconds, said
 from spark_adapter.metrics import METRICS, metrics_text
 from spark_adapter.overload import BatchTime
@@ -29,6 +32,7 @@ __all__ = ["Built", "Measuring", "Pipeline", "Progress", "applied", "changeable"
 
 POLL_SECONDS = 0.5  # between two looks at Spark's reports, of which it keeps the last hundred: no hundred batches take less than this
 STATISTICS = "statistics.jsonl"
+PLAN_FILE = "plan.json"  # the plan in force, beside its statistics
 LAST_TIMES = 1000  # batches of which it is remembered how long they took
 LAST_LINES = 100  # of the statistics, where a file cannot be added to
 
@@ -66,6 +70,8 @@ class Measuring:
     """Takes the notes of one batch; returns its figures."""
     summary: Callable[[], Mapping[str, Any]]
     """The figures of the run so far."""
+    measured: Callable[[Query], Mapping[str, Any]]
+    """What the last windows say of a query: that of the plan in force, which may list its predicates in an order of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,8 @@ class Built:
     """Settings of Spark that the query needs."""
     measuring: Measuring | None = None
     """None where the engine measures nothing."""
+    changes: Changes | None = None
+    """None where the engine cannot change its plan while it runs."""
     tidy: Callable[[], None] = lambda: None
     """Called once the query has ended."""
     cells: int = 1
@@ -91,7 +99,8 @@ class Pipeline:
     """One run of a plan. `start()` it, `await_termination()` or `await` it, `stop()` it; `progress` at any time."""
 
     def __init__(self, plan: Plan, bindings: Bindings, spark: SparkSession, built: Built) -> None:
-        self.plan, self.bindings, self.spark, self.results = plan, bindings, spark, built.results
+        self.bindings, self.spark, self.results = bindings, spark, built.results
+        self._plan, self._changes = plan, built.changes
         self.cells, self.copied = built.cells, built.copied
         self._built, self._measuring = built, built.measuring
         self._query: StreamingQuery | None = None
@@ -105,8 +114,17 @@ class Pipeline:
         self._reached: int | None = None
         """The latest event time of all batches, in microseconds."""
         self._folder = Folder(spark, bindings.checkpoint)
-        self.decisions = Decisions(self._folder)
         self._lines = Log(self._folder, STATISTICS, LAST_LINES)
+
+    @property
+    def plan(self) -> Plan:
+        """The one in force."""
+        return self._plan if self._changes is None else self._changes.plan
+
+    @property
+    def changing(self) -> bool:
+        """Whether a change was asked for that no batch has taken up yet."""
+        return self._changes is not None and self._changes.changing
 
     def start(self) -> Pipeline:
         """Start the query. Raises BindingError where Spark refuses the sink, the trigger or a setting."""
@@ -115,6 +133,9 @@ class Pipeline:
         try:
             with applied(self.spark, {**self._built.settings, **changeable(self.bindings, self.spark)}):
                 self._built.remember()
+                if self._changes is not None:
+                    self._changes.begin()
+                self._folder.write(PLAN_FILE, self.plan.model_dump_json(indent=1))
                 self._query = self._writer().start()
         except PySparkException as error:
             raise BindingError([("/sink", f"Spark does not start the pipeline: {said(error)}")]) from error
@@ -171,12 +192,25 @@ class Pipeline:
         Raises, before anything is written, PlanError, SheddingError, or ChangeError where the plan is for another query, the engine cannot
         change its plan, or the trigger is `available_now`, which fixes at the start what will be read.
         """
-        raise AdapterError("plans cannot be changed yet")
+        if self._changes is None:
+            raise ChangeError("engine native cannot change its plan while it runs: Spark lays its states out by the plan; use engine stem")
+        if self.bindings.trigger.available_now:
+            raise ChangeError(
+                [
+                    (
+                        "/trigger",
+                        "with available_now it is fixed at the start what is read, so no change is heard of; use processing_time, or start anew",
+                    )
+                ]
+            )
+        if not self._running().isActive:
+            raise ChangeError("this pipeline has ended; start another one with the plan")
+        return self._changes.change(plan if isinstance(plan, Plan) else read_plan(plan), kind, gain, reasons)
 
     def keep(self, gain: float | None = None, reasons: Sequence[str] = ()) -> None:
         """Write down that the plan in force was looked at and stays: a line of `decisions.jsonl`."""
-        batch = self._seen[0] + 1
-        self.decisions.add(Decision(batch, now(), "keep", "none", gain, self.plan.fingerprint, tuple(reasons)))
+        if self._changes is not None:
+            self._changes.keep(self._seen[0] + 1, gain, reasons)
 
     def _running(self) -> StreamingQuery:
         if self._query is None:
@@ -215,7 +249,10 @@ class Pipeline:
     def _collect(self) -> None:
         """Take in the progress of batches since the last call."""
         with self._lock:
-            for report in self._unread():
+            reports = self._unread()
+            if self._changes is not None and reports and self._changes.notice():
+                self._folder.write(PLAN_FILE, self.plan.model_dump_json(indent=1))
+            for report in reports:
                 self._take(report)
 
     def _unread(self) -> list[Mapping[str, Any]]:
@@ -232,6 +269,7 @@ class Pipeline:
         return found[::-1]
 
     def _take(self, report: Mapping[str, Any]) -> None:
+        report = report if self._changes is None else without_control(report)
         self._last = report
         rows = sum(max(0, source.get("numInputRows", 0)) for source in report.get("sources", ()))
         self._rows += rows
@@ -246,7 +284,9 @@ class Pipeline:
         figures = self._measuring.add(notes)
         self._note_time(report, figures)
         self._late += sum(stream["late"] for stream in figures["streams"])
-        line = {"batch": report["batchId"], "timestamp": report["timestamp"], "fingerprint": self.plan.fingerprint, **figures}
+        assert self._changes is not None
+        fingerprint = self._changes.fingerprint(max(note["plan"] for note in notes))
+        line = {"batch": report["batchId"], "timestamp": report["timestamp"], "fingerprint": fingerprint, **figures}
         self._log(line, report["batchDuration"] / 1000)
 
     def _note_time(self, report: Mapping[str, Any], figures: Mapping[str, Any]) -> None:
@@ -267,8 +307,11 @@ class Pipeline:
     @property
     def measured(self) -> Mapping[str, Any]:
         """What the last windows say of the query; empty where the engine does not measure."""
-        found: Mapping[str, Any] = self.progress.statistics.get("measured", {})
-        return found
+        if self._measuring is None:
+            return {}
+        self._collect()
+        with self._lock:
+            return self._measuring.measured(self.plan.query)
 
     @property
     def interval(self) -> float | None:

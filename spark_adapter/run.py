@@ -29,14 +29,13 @@ from models.bindings import Bindings, Trigger
 from models.plan import Plan
 from spark_adapter import compile
 from spark_adapter.adapt import EVERY, Adapting, Ask
-from spark_adapter.checkpoint import Folder
+from spark_adapter.control import without_control
 from spark_adapter.errors import EngineError
 from spark_adapter.expressions import SPARK_ERRORS, said
 from spark_adapter.pipeline import Pipeline
 from spark_adapter.progress import Measured, Reporter, held_by, size, tick_of
 from spark_adapter.session import open_session
 from spark_adapter.shedding import check_shed, shed_by
-from spark_adapter.stats import PLAN_FILE
 
 __all__ = ["Adaptation", "follow", "run"]
 
@@ -80,8 +79,6 @@ def run(
     try:
         spark = open_session(bindings.spark, master, log)
         pipeline = compile(plan, bindings, spark, engine, shed=shed)
-        # `stats` makes a request of the plan and of what the run measures.
-        Folder(spark, bindings.checkpoint).write(PLAN_FILE, plan.model_dump_json(indent=1))
         out.write("".join(line + "\n" for line in opening(pipeline, engine)))
         code = follow(pipeline, out, adaptation, to_the_end, shed)
         if code == FAILED and log.exists():
@@ -185,6 +182,7 @@ class _Watch:
     def report(self) -> None:
         while (report := self.listener.next()) is not None:
             now = _measured(self.pipeline)
+            report = report if now is None else without_control(report)
             before = self.before or Measured(0, 0, 0)
             tick = tick_of(report, before, now) if now is not None else tick_of(report)
             self.reporter.add(replace(tick, planned_rows=round(self.pipeline.plan.cost.memory_tuples)))

@@ -19,12 +19,11 @@ from models.plan import Plan
 from models.request import Observed, PlanRequest, Predicate, Query, Stream
 from spark_adapter.documents import read_plan
 from spark_adapter.errors import StatisticsError
-from spark_adapter.pipeline import STATISTICS
+from spark_adapter.pipeline import PLAN_FILE, STATISTICS
 from spark_adapter.stem.estimates import Period, estimates, longest_window, recent
 
-__all__ = ["PLAN_FILE", "measured_request", "stats"]
+__all__ = ["measured_request", "stats"]
 
-PLAN_FILE = "plan.json"  # the plan that ran, beside its statistics
 INDEPENDENT = 0.1  # by how much the logarithm of a set's σ may be off the product of its predicates before it is a measured sub-join
 CHANCE = 3.0  # standard errors by which counts may be off: one in 370 differs by more
 LEAST_SELECTIVITY = 1e-18  # where nothing matched so far: a selectivity is above 0, and a planner must not divide by nothing

@@ -252,8 +252,10 @@ class Measured:
         """The figures of the whole run, and what its last windows say of the query."""
         return self._said(self.total) | {"measured": self.measured()}
 
-    def measured(self) -> dict[str, Any]:
-        """Of the last windows: the names and places of a request (see `estimates`)."""
+    def measured(self, query: Query | None = None) -> dict[str, Any]:
+        """Of the last windows: the names and places of a request (see `estimates`), for another form of the query where one is given."""
+        if query is not None and query.predicates != self.query.predicates:
+            return estimates(query, self._periods)
         if self._measured is None:
             self._measured = estimates(self.query, self._periods)
         return self._measured

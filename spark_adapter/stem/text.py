@@ -15,7 +15,9 @@ from typing import Any
 
 from spark_adapter.stem.program import Cached, Comparison, Join, Module, Program, Route, Segment, Step, Stream
 
-__all__ = ["digest", "program_from", "text_of"]
+__all__ = ["CHANGE_FORMAT", "digest", "program_from", "program_told", "text_of"]
+
+CHANGE_FORMAT = "watersmeet.change/1"
 
 CLASSES: dict[str, Callable[..., Any]] = {kind.__name__: kind for kind in (Cached, Comparison, Join, Module, Program, Route, Segment, Step, Stream)}
 
@@ -32,10 +34,19 @@ def program_from(text: str) -> Program:
     return found
 
 
+def program_told(data: bytes) -> Program | None:
+    """The program of a file of the control stream; None where it is not ours."""
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return None
+    return program_from(found["program"]) if isinstance(found, dict) and found.get("format") == CHANGE_FORMAT else None
+
+
 def digest(program: Program) -> str:
     """Names what cells do: the same for two plans whose cells would do the same, whatever their figures, numbers and runs."""
     streams = tuple(replace(stream, delay=None) for stream in program.streams)
-    return hashlib.sha256(text_of(replace(program, streams=streams, number=0, run="")).encode()).hexdigest()
+    return hashlib.sha256(text_of(replace(program, streams=streams, number=0, run="", adaptive=False)).encode()).hexdigest()
 
 
 def _plain(value: Any) -> Any:

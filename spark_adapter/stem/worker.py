@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from spark_adapter.stem.operator import Outcome
     from spark_adapter.stem.shelf import Shelf
 
-__all__ = ["OUTPUT", "PACKETS", "CellProcessor", "Packer", "Unpacker"]
+__all__ = ["OUTPUT", "PACKETS", "TOLD", "CellProcessor", "Packer", "Unpacker"]
 
 PACKETS = "cell INT, stream STRING, rows BINARY"
+TOLD = ""  # in place of a stream: the packet is a change of the plan
 OUTPUT = "rows BINARY, file STRING, note STRING"
 RESULT_ROWS = 100_000  # rows of one packet of results: some ten megabytes
 BEFORE_ALL = -(1 << 62)  # the watermark while there is none
@@ -148,8 +149,8 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
     after the last results have left, and results need no more memory than a slice of them.
     """
 
-    def __init__(self, program: Program, grid: Grid, keys: tuple[int, ...], folder: str) -> None:
-        self.program, self.grid, self.folder = program, grid, folder
+    def __init__(self, program: Program, grid: Grid, keys: tuple[int, ...]) -> None:
+        self.program, self.grid = program, grid
         self.cells = {key: cell for cell, key in enumerate(keys)}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -162,16 +163,21 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
 
         from spark_adapter.stem.frames import decode
         from spark_adapter.stem.operator import work_off
+        from spark_adapter.stem.text import program_told
 
         packets: dict[str, list[pl.DataFrame]] = {}
+        told: list[Program] = []
         for some in rows:
             for stream, packet in zip(some["stream"], some["rows"], strict=True):
-                packets.setdefault(stream, []).append(decode(bytes(packet)))
+                if stream != TOLD:
+                    packets.setdefault(stream, []).append(decode(bytes(packet)))
+                elif (program := program_told(bytes(packet))) is not None:
+                    told.append(program)
         arrivals = {stream: pl.concat(frames) for stream, frames in packets.items()}
         del packets
         cell = self.cells[int(key[0])]
         store = self._store(cell)
-        batch = work_off(self.program, self.grid, cell, store, arrivals, _watermark(timerValues))
+        batch = work_off(self.program, self.grid, cell, store, arrivals, _watermark(timerValues), told)
         outcome = yield from _handed_out(batch, store.shelf)
         yield self._noted(store, outcome)
 
@@ -195,7 +201,7 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         """That of the cell at hand: Spark's state is the one of the key that it has just set."""
         from spark_adapter.stem.shelf import Shelf
 
-        return _Store(self.state, Shelf(Path(SparkFiles.getRootDirectory()) / self.folder / str(cell)))
+        return _Store(self.state, Shelf(Path(SparkFiles.getRootDirectory()) / self.program.run / str(cell)))
 
     def _noted(self, store: _Store, outcome: Outcome) -> pd.DataFrame:
         """The cell's note, after its timer is set to when the next of its state dies."""

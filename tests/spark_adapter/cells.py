@@ -110,10 +110,9 @@ class Cells:
 
     def use(self, plan: Plan) -> None:
         """Go on with another plan over the same states, after a restart."""
-        self.plan = plan
         self.runs += 1
-        self.program = self._programmed(plan)
-        self._told = ()
+        self.program = replace(self._programmed(plan), number=0)
+        self.change(plan)
 
     def change(self, plan: Plan) -> None:
         """Go on with another plan from the next batch on, without a restart."""

@@ -128,7 +128,7 @@ class InProcess:
 
     @property
     def measured(self) -> Mapping[str, Any]:
-        return self._measured.measured()
+        return self._measured.measured(self.plan.query)
 
     @property
     def changing(self) -> bool:

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from app.commands.main import main
 from models.request import Observed, PlanRequest
 from spark_adapter import compile
-from spark_adapter.checkpoint import Folder
 from spark_adapter.errors import StatisticsError
 from spark_adapter.metrics import METRICS
+from spark_adapter.pipeline import PLAN_FILE
 from spark_adapter.run import follow
-from spark_adapter.stats import PLAN_FILE, measured_request, stats
+from spark_adapter.stats import measured_request, stats
 from tests.spark_adapter.cells import SECOND
 from tests.spark_adapter.nested_loop import Row, nested_loop
 from tests.spark_adapter.plans import bindings_of, make_plan, make_query, moment, write_stream
@@ -126,7 +126,6 @@ def test_a_run_measures_rates_and_selectivities_and_says_how_it_goes(spark: Spar
     bindings = bindings_of(tmp_path, dict.fromkeys(rows, "id BIGINT, ts TIMESTAMP, x BIGINT, y BIGINT"))
     out = io.StringIO()
     assert follow(compile(PLAN, bindings, spark), out) == 0
-    (tmp_path / "checkpoint" / PLAN_FILE).write_text(PLAN.model_dump_json())
     request = stats(tmp_path / "checkpoint")
     assert [stream.rate for stream in request.query.streams] == pytest.approx([10.0] * 3)
     expected = nested_loop(QUERY, rows)
@@ -152,9 +151,7 @@ def test_a_checkpoint_on_another_file_system_has_its_statistics_and_metrics_ther
     try:
         schemas = dict.fromkeys(("a", "b", "c"), "id BIGINT, ts TIMESTAMP, x BIGINT, y BIGINT")
         bindings = bindings_of(tmp_path, schemas, checkpoint="viewfs://away/far/checkpoint", sink={"format": "noop"})
-        pipeline = compile(PLAN, bindings, spark)
-        Folder(spark, bindings.checkpoint).write(PLAN_FILE, PLAN.model_dump_json())
-        pipeline.start().await_termination()
+        compile(PLAN, bindings, spark).start().await_termination()
         request = stats(bindings.checkpoint)
     finally:
         spark.conf.unset(link)
