@@ -92,6 +92,8 @@ class _Figures:
     """Key → hits, misses."""
     cpu: dict[str, float] = field(default_factory=dict)
     results: int = 0
+    work: float = 0.0
+    """Rows that came or probed and candidates they looked at, and what was built for another plan: the same in every run, which CPU is not."""
     restored: int = 0
     traffic: dict[str, int] = field(default_factory=dict)
 
@@ -113,6 +115,7 @@ class _Figures:
         for part, seconds in note.get("cpu", {}).items():
             self.cpu[part] = self.cpu.get(part, 0.0) + seconds
         self.results += note.get("results", 0)
+        self.work += sum(note.get("work", {}).values())
         self.restored += note.get("worker", {}).get("restored", 0)
 
 
@@ -270,6 +273,7 @@ class Measured:
             "states": self._held.kept(),
             "caches": self._held.cached(figures.caches),
             "results": figures.results,
+            "work": figures.work,
             "shed": {"rows": sum(seen.shed for seen in figures.streams.values()), "probes": sum(seen.shed for seen in figures.steps.values())},
             "workers": self._held.said(figures.restored),
             "pieces": sum(self._held.pieces.values()),

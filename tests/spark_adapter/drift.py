@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -62,13 +63,17 @@ class Drift:
     def write(self, folder: Path, rows: Arrivals) -> None:
         """A Parquet file per stream and batch; Spark takes files by their modification times."""
         for n, (batch, _) in enumerate(self.batches(rows)):
-            for name, frame in batch.items():
-                (folder / name).mkdir(parents=True, exist_ok=True)
-                path = folder / name / f"{n:05}.parquet"
-                plain = {column: column.split(".")[1] for column in frame.columns if "." in column}
-                times = pl.from_epoch("ts", "us").dt.replace_time_zone("UTC")
-                frame.rename(plain | {f"{name}/0": "id"}).drop("h").with_columns(times).write_parquet(path)
-                os.utime(path, (1_000_000_000 + n, 1_000_000_000 + n))
+            self.write_batch(folder, n, batch)
+
+    def write_batch(self, folder: Path, n: int, batch: Arrivals) -> None:
+        for name, frame in batch.items():
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            draft, path = folder / name / f".{n:05}.draft", folder / name / f"{n:05}.parquet"
+            plain = {column: column.split(".")[1] for column in frame.columns if "." in column}
+            times = pl.from_epoch("ts", "us").dt.replace_time_zone("UTC")
+            frame.rename(plain | {f"{name}/0": "id"}).drop("h").with_columns(times).write_parquet(draft)
+            os.utime(draft, (1_000_000_000 + n, 1_000_000_000 + n))
+            draft.rename(path)
 
     def bindings(self, folder: Path, out: Path, **more: Any) -> Bindings:
         streams = {
@@ -98,8 +103,7 @@ class Drift:
             for name, frame in rows.items():
                 database.register(name, frame.rename({column: column.replace(".", "_").replace("/", "_") for column in frame.columns}).to_arrow())
             equal = " AND ".join(f"{left.replace('.', f'.{left[0]}_')} = {right.replace('.', f'.{right[0]}_')}" for left, right in PREDICATES)
-            times = ", ".join(f"{name}.ts" for name in names)
-            within = f"greatest({times}) - least({times}) <= {round(self.window * SECOND)}"
+            within = " AND ".join(f"abs({one}.ts - {other}.ts) <= {round(self.window * SECOND)}" for one, other in itertools.combinations(names, 2))
             columns = ", ".join(f"{name}.{name}_0 AS {name}" for name in names)
             rows_found = database.execute(f"SELECT {columns} FROM a, b, c, d WHERE {equal} AND {within}").fetchnumpy()
         return pl.DataFrame({name: rows_found[name] for name in names}, schema=dict.fromkeys(names, pl.Int64)).sort(names)

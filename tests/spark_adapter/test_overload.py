@@ -10,13 +10,13 @@ SPARK = 0.4  # seconds of every batch that no plan makes shorter
 PROCESSES = 2
 
 
-def worked(overload: Overload, load: float, batches: int, interval: float = 2.0) -> float:
+def worked(overload: Overload, load: float, batches: int, interval: float = 2.0, processes: int = PROCESSES) -> float:
     """Batches of a machine whose operator would take `load` CPU seconds for each and is let do what the cap allows; seconds of the last."""
     seconds = 0.0
     for number in range(batches):
         cpu = min(load, load if overload.cap is None else overload.cap * interval)
-        seconds = SPARK + cpu / PROCESSES
-        overload.add(BatchTime(number, seconds, cpu, PROCESSES, interval))
+        seconds = SPARK + cpu / processes
+        overload.add(BatchTime(number, seconds, cpu, processes, interval))
     return seconds
 
 
@@ -35,18 +35,28 @@ def test_the_cap_is_what_leaves_batches_a_little_shorter_than_the_interval() -> 
     assert not overload.look(), "a load that stays as it is changes nothing more"
 
 
-def test_the_cap_follows_a_load_that_falls_until_there_is_room_for_all_of_it() -> None:
+def test_the_cap_is_what_there_is_whatever_the_load_and_is_gone_when_all_of_that_fits() -> None:
     overload = Overload(2.0)
     worked(overload, 9.0, SOME)
     overload.look()
     capped = overload.cap
-    assert capped is not None
     assert worked(overload, 1.0, SOME) < CALM * 2.0
-    assert overload.look()
-    assert overload.cap is not None and overload.cap * 2.0 > 1.0
+    assert not overload.look() and overload.cap == capped
     overload.over()
     worked(overload, 1.0, SOME)
     assert not overload.look() and overload.cap is None
+
+
+def test_the_cap_is_raised_where_batches_leave_room() -> None:
+    """Half of the machine was taken by somebody else: the operator's CPU took twice as long."""
+    overload = Overload(2.0)
+    worked(overload, 9.0, SOME, processes=1)
+    overload.look()
+    capped = overload.cap
+    assert capped is not None
+    assert worked(overload, 9.0, SOME) < CALM * 2.0
+    assert overload.look()
+    assert overload.cap == pytest.approx(2 * capped)
 
 
 def test_what_no_plan_can_help_is_said_and_sheds_nothing() -> None:
