@@ -66,14 +66,18 @@ class Drift:
             self.write_batch(folder, n, batch)
 
     def write_batch(self, folder: Path, n: int, batch: Arrivals) -> None:
+        """All streams' files within a moment, so that a batch finds all or none."""
+        drafts = []
         for name, frame in batch.items():
             (folder / name).mkdir(parents=True, exist_ok=True)
-            draft, path = folder / name / f".{n:05}.draft", folder / name / f"{n:05}.parquet"
+            draft = folder / name / f".{n:05}.draft"
             plain = {column: column.split(".")[1] for column in frame.columns if "." in column}
             times = pl.from_epoch("ts", "us").dt.replace_time_zone("UTC")
             frame.rename(plain | {f"{name}/0": "id"}).drop("h").with_columns(times).write_parquet(draft)
             os.utime(draft, (1_000_000_000 + n, 1_000_000_000 + n))
-            draft.rename(path)
+            drafts.append(draft)
+        for draft in drafts:
+            draft.rename(draft.with_name(f"{n:05}.parquet"))
 
     def bindings(self, folder: Path, out: Path, **more: Any) -> Bindings:
         streams = {

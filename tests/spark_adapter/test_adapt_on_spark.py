@@ -25,6 +25,7 @@ from tests.app.serving import free_port
 from tests.spark_adapter.drift import Drift
 from tests.spark_adapter.in_process import InProcess
 from tests.spark_adapter.plans import make_plan, make_query
+from tests.spark_adapter.runs import NO_LAST_BATCH
 
 pytestmark = pytest.mark.spark
 
@@ -50,10 +51,11 @@ def test_a_pipeline_follows_a_drift_and_refuses_a_plan_for_another_query(spark: 
         return here(plan, request, measured)
 
     DRIFT.write_batch(tmp_path, 0, batches[0][0])  # Spark wants the folders to be there
-    pipeline = compile(first, DRIFT.bindings(tmp_path, tmp_path, trigger={}), spark, cells=1).start()
+    pipeline = compile(first, DRIFT.bindings(tmp_path, tmp_path, trigger={}, spark=NO_LAST_BATCH), spark, cells=1).start()
     loop = Adapting(pipeline, ask, say=lines.append)
     for n, (batch, _) in enumerate(batches):
-        DRIFT.write_batch(tmp_path, n, batch)
+        if n:
+            DRIFT.write_batch(tmp_path, n, batch)
         pipeline.work_through()
         loop.look()
     pipeline.work_through()
