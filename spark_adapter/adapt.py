@@ -21,14 +21,17 @@ from typing import Any, Protocol
 from models.plan import Plan
 from models.request import PlanRequest
 from spark_adapter.errors import AdapterError
-from spark_adapter.overload import BatchTime, Overload
+from spark_adapter.overload import BatchTime, Fit, Overload
 from spark_adapter.shedding import shed_by
 from spark_adapter.stats import measured_request
+from spark_adapter.stem.estimates import longest_window
 
 __all__ = ["EVERY", "Adapting", "Answer", "Ask", "Watched", "surely"]
 
 EVERY = 30.0  # seconds between two looks
 REPORTED = ("output_rate", "cpu", "memory_bytes")  # what a pipeline says of itself
+LOOKS = 10  # after so many the first question is asked, however long the windows
+NEARLY = 0.9  # of a window: batches do not end where windows do
 CHANCE = 3.0  # standard errors: one figure in 370 differs by more by chance
 
 
@@ -96,7 +99,8 @@ class Adapting:
         """As it was made, or as the last answer priced it."""
         self._caps = pipeline.plan.resources
         interval = pipeline.interval
-        self._overload = Overload(interval) if interval and shed else None
+        self._fit = Fit()
+        self._overload = Overload(interval, self._fit) if interval and shed else None
         self._batch = -1
         self._asking: threading.Thread | None = None
         self._ended = threading.Event()
@@ -116,12 +120,14 @@ class Adapting:
             self.look()
 
     def look(self) -> None:
-        """One look. Nothing is asked where no batch has come since the last one, nothing was measured yet, or a change is under way."""
+        """One look. Nothing is asked where no batch has come since the last one, too little was measured yet, or a change is under way."""
         times = self.pipeline.times(since=self._batch)
         measured = self.pipeline.measured
-        if not times or not measured.get("rates") or self.pipeline.changing:
+        if not times or not self._enough(measured) or self.pipeline.changing:
             return
         self._batch = times[-1].batch
+        for batch in times:
+            self._fit.add(batch)
         if self._plan.fingerprint != self.pipeline.plan.fingerprint:
             self._plan = self.pipeline.plan
         request = measured_request(self._plan, surely(self._plan, measured)).model_copy(update={"resources": self._caps})
@@ -130,14 +136,26 @@ class Adapting:
                 self._overload.add(batch)
             request = self._relieved(request, self._overload)
         try:
-            reported = {name: float(measured[name]) for name in REPORTED if measured.get(name) is not None}
-            answer = self._answer(request, reported)
+            answer = self._answer(request, self._reported(measured, times))
             if not self._ended.is_set():
                 self._carry_out(answer)
         except _NoAnswerError as none:
             self._keep([str(none)])
         except AdapterError as refused:
             self._keep([f"the answer cannot be carried out: {refused}"])
+
+    def _enough(self, measured: Mapping[str, Any]) -> bool:
+        """Whether the longest window was seen, or LOOKS looks' worth of it: rows that belong together may come far apart."""
+        wanted = min(longest_window(self.pipeline.plan.query, measured.get("rates")), LOOKS * self.every)
+        return bool(measured.get("rates")) and measured["seconds"] >= NEARLY * wanted
+
+    def _reported(self, measured: Mapping[str, Any], times: Sequence[BatchTime]) -> dict[str, float]:
+        """What the pipeline says of itself; of its CPU without what it takes for batches with nothing to do, of which prices know nothing."""
+        found = {name: float(measured[name]) for name in REPORTED if measured.get(name) is not None}
+        passed = math.fsum(batch.event_seconds for batch in times)
+        if "cpu" in found and passed > 0.0:
+            found["cpu"] = max(0.0, found["cpu"] - self._fit.fixed * len(times) / passed)
+        return found
 
     def _relieved(self, request: PlanRequest, overload: Overload) -> PlanRequest:
         """The request with the CPU that there is, where batches take too long."""

@@ -1,10 +1,14 @@
 """When a pipeline has too little CPU, and how much there is: what `adapt` asks an allocation for (paper 2).
 
 The problem: rows come faster than batches are worked off. The sign of it: batches take longer than the trigger's interval P. The method: of a
-batch of D seconds the operator takes W, which is its CPU over the processes that share it, and the rest F = D − W is Spark's, which no plan makes
-shorter. For a batch to take MARGIN·P, the operator's work has to be f = (MARGIN·P − F)/W of what it is. After SOME batches in a row that took longer
-than P, the cap is set to f times the CPU that the operator takes; after SOME in a row that took less than CALM·P it is raised in the same way,
-until a plan that sheds nothing fits under it: then it is gone.
+batch of D seconds the operator's work takes W, which is the CPU of it over the processes that share it, and the rest F = D − W no plan makes
+shorter: Spark's own time, and what the operator takes for a batch however little there is to do. For a batch to take MARGIN·P, the work has to
+be f = (MARGIN·P − F)/W of what it is. After SOME batches in a row that took longer than P, the cap is set to f times the CPU that the work
+takes; after SOME in a row that took less than CALM·P it is set in the same way, which raises it, until a plan that sheds nothing fits under it:
+then it is gone.
+
+What the operator takes for a batch with nothing to do follows from batches with more and with less work, by least squares (`Fit`): prices per tuple
+know nothing of it, and load would be shed for its sake without end.
 
 The guarantee: none of the future. With a load that stays as it is, D comes to lie between CALM·P and P, where nothing is changed. Where F
 alone is longer than MARGIN·P, shedding is no help, and the cap stays as it is.
@@ -13,14 +17,17 @@ alone is longer than MARGIN·P, shedding is no help, and the cap stays as it is.
 from __future__ import annotations
 
 import math
+import statistics
 from collections import deque
 from dataclasses import dataclass
 
-__all__ = ["BatchTime", "Overload"]
+__all__ = ["BatchTime", "Fit", "Overload"]
 
 SOME = 3  # batches in a row: one that is slow may be chance, a merge or a busy machine
 MARGIN = 0.9  # of the interval: what a batch should take
 CALM = 0.85  # of the interval: below, there is room for more
+FITTED = 200  # batches by which the fixed part is told from the work
+ALIKE = 0.1  # of the mean: batches whose work spreads less do not tell the two apart
 TREMBLE = 0.05  # of the cap: a move that is not worth one
 LEAST = 0.1  # of the work that a single step leaves at least: what a batch took is no exact measure
 
@@ -36,18 +43,39 @@ class BatchTime:
     processes: int
     event_seconds: float
     """By how much event time went on."""
+    work: float
+    """What the operator counted of its work."""
+
+
+class Fit:
+    """CPU seconds of a batch as a fixed part and a price per unit of work, from the last batches."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, float]] = deque(maxlen=FITTED)
+
+    def add(self, batch: BatchTime) -> None:
+        self._seen.append((batch.work, batch.cpu))
 
     @property
-    def working(self) -> float:
-        """Seconds of the batch in which the operator worked."""
-        return min(self.seconds, self.cpu / max(1, self.processes))
+    def fixed(self) -> float:
+        """Seconds that a batch takes however little there is to do; 0 while batches have all had about the same work. Never more than the least
+        that a batch took."""
+        if len(self._seen) < SOME:
+            return 0.0
+        works, cpus = zip(*self._seen, strict=True)
+        work, cpu = statistics.fmean(works), statistics.fmean(cpus)
+        spread = statistics.pstdev(works, work)
+        if spread <= ALIKE * work:
+            return 0.0
+        price = math.fsum((one - work) * (other - cpu) for one, other in self._seen) / (len(self._seen) * spread**2)
+        return float(min(max(0.0, cpu - max(0.0, price) * work), min(cpus)))
 
 
 class Overload:
     """The cap on the operator's CPU, in CPU seconds per second of event time; None as long as there is no need of one."""
 
-    def __init__(self, interval: float) -> None:
-        self.interval = interval
+    def __init__(self, interval: float, fit: Fit) -> None:
+        self.interval, self.fit = interval, fit
         self.cap: float | None = None
         self.hopeless = False
         """Whether the last batches were too long, and would be with nothing to do."""
@@ -74,11 +102,10 @@ class Overload:
         if not self.overloaded and not (self.calm and self.cap is not None):
             return False
         self.seconds = math.fsum(batch.seconds for batch in self._last) / SOME
-        working = math.fsum(batch.working for batch in self._last) / SOME
-        spark = self.seconds - working
-        cpu = math.fsum(batch.cpu for batch in self._last)
-        event_seconds = math.fsum(batch.event_seconds for batch in self._last)
-        left = MARGIN * self.interval - spark
+        cpus = [max(0.0, batch.cpu - self.fit.fixed) for batch in self._last]
+        working = math.fsum(min(batch.seconds, cpu / max(1, batch.processes)) for batch, cpu in zip(self._last, cpus, strict=True)) / SOME
+        cpu, event_seconds = math.fsum(cpus), math.fsum(batch.event_seconds for batch in self._last)
+        left = MARGIN * self.interval - (self.seconds - working)
         self.hopeless = self.overloaded and left <= 0.0
         if self.hopeless or working <= 0.0 or cpu <= 0.0 or event_seconds <= 0.0:
             return False

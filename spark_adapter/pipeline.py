@@ -295,7 +295,8 @@ class Pipeline:
         before = begun if self._reached is None else self._reached
         if reached is not None and before is not None:
             cpu, processes = sum(figures["cpu_seconds"].values()), figures["workers"]["processes"]
-            self._times.append(BatchTime(report["batchId"], report["batchDuration"] / 1000, cpu, processes, max(0.0, reached - before) / 1e6))
+            seconds, passed = report["batchDuration"] / 1000, max(0.0, reached - before) / 1e6
+            self._times.append(BatchTime(report["batchId"], seconds, cpu, processes, passed, figures["work"]))
             self._reached = max(reached, before)
 
     def times(self, since: int) -> list[BatchTime]:

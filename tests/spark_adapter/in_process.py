@@ -30,10 +30,15 @@ class Stretch:
     seconds: float
     rate: float
     values: Mapping[str, int]
+    times: int = 0
+    """Values come in order, over and over, each so many times in a row; 0: they are drawn at random."""
+
+    def drawn(self, values: int, count: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+        return np.arange(count) // self.times % values if self.times else rng.integers(0, values, count)
 
 
 def arrivals(stretches: Mapping[str, Sequence[Stretch]], seed: int = 0, start: int = 0) -> dict[str, pl.DataFrame]:
-    """Per stream its rows in order of time, evenly spaced, with values drawn at random: ts, h, the attributes, and the row's number as `name/0`."""
+    """Per stream its rows in order of time, about evenly spaced: ts, h, the attributes, and the row's number as `name/0`."""
     found = {}
     for k, (name, parts) in enumerate(sorted(stretches.items())):
         rng = np.random.default_rng([seed, k])
@@ -41,7 +46,7 @@ def arrivals(stretches: Mapping[str, Sequence[Stretch]], seed: int = 0, start: i
         for part in parts:
             count = round(part.rate * part.seconds)
             ts = begin + np.round((np.arange(count) + rng.random(count)) * (SECOND * part.seconds / max(1, count))).astype(np.int64)
-            columns = {f"{name}.{attribute}": rng.integers(0, values, count) for attribute, values in part.values.items()}
+            columns = {f"{name}.{attribute}": part.drawn(values, count, rng) for attribute, values in part.values.items()}
             frames.append(pl.DataFrame({"ts": ts, "h": rng.integers(-(2**63), 2**63 - 1, count), **columns}))
             begin += round(part.seconds * SECOND)
         found[name] = pl.concat(frames).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(f"{name}/0"))
@@ -114,7 +119,7 @@ class InProcess:
         self.batches.append(Worked(cpu, work, sum(frame.height for frame in results), line))
         reached = max(int(frame["ts"].max()) for frame in batch.values() if frame.height)
         begun = self._reached if self._reached is not None else min(int(frame["ts"].min()) for frame in batch.values() if frame.height)
-        self._times.append(BatchTime(len(self.batches) - 1, self.spark + cpu, cpu, 1, (reached - begun) / SECOND))
+        self._times.append(BatchTime(len(self.batches) - 1, self.spark + cpu, cpu, 1, (reached - begun) / SECOND, work))
         self._reached = reached
 
     def run(self, batches: Iterable[tuple[Arrivals, int]], look: Callable[[], None] | None = None, every: int = 1) -> None:

@@ -18,29 +18,36 @@ from solvers.planner import plan as planned
 from spark_adapter.adapt import Adapting
 from tests.app.serving import running
 from tests.spark_adapter.drift import Drift
-from tests.spark_adapter.in_process import InProcess
+from tests.spark_adapter.in_process import Arrivals, InProcess
 
 DRIFT = Drift(rate=40, window=4, half=12, batch=2, partners=(0.1, 1, 8))
 PATIENT = 60.0  # seconds, for an answer that must come
 
 
 def pipeline() -> InProcess:
-    return InProcess(planned(DRIFT.request(False)))
+    """One that has seen a window."""
+    run = InProcess(planned(DRIFT.request(False)))
+    run.run(DRIFT.batches(DRIFT.rows())[:2])
+    return run
+
+
+def coming() -> list[tuple[Arrivals, int]]:
+    return [*DRIFT.batches(DRIFT.rows())[2:]]
 
 
 def test_a_servers_answers_are_carried_out_and_when_it_is_stopped_the_plan_goes_on() -> None:
     run, lines = pipeline(), list[str]()
-    batches = DRIFT.batches(DRIFT.rows())
+    batches = coming()
     with running(Settings(workers=1)) as (client, _):
         url = str(client.base_url)
         loop = Adapting(run, asking(url, Thresholds(), PATIENT), patience=PATIENT, say=lines.append)
-        run.run(batches[:10], loop.look)
+        run.run(batches[:8], loop.look)
     assert len(run.changes) >= 1
     assert not any("no answer" in line for line in lines)
     in_force = run.plan
-    run.run(batches[10:], loop.look)
+    run.run(batches[8:], loop.look)
     assert len(lines) == len(batches)
-    assert all(line.startswith(f"plan kept: no answer: {url}: ") for line in lines[10:])
+    assert all(line.startswith(f"plan kept: no answer: {url}: ") for line in lines[8:])
     assert run.plan is in_force
     assert run.batches[-1].results > 0
 
@@ -74,7 +81,7 @@ def answering(text: bytes) -> Iterator[str]:
 def test_a_server_that_talks_nonsense_is_not_believed(text: bytes) -> None:
     run, lines = pipeline(), list[str]()
     with answering(text) as url:
-        run.run(DRIFT.batches(DRIFT.rows())[:1], Adapting(run, asking(url, Thresholds(), PATIENT), patience=PATIENT, say=lines.append).look)
+        run.run(coming()[:1], Adapting(run, asking(url, Thresholds(), PATIENT), patience=PATIENT, say=lines.append).look)
     assert lines == [f"plan kept: no answer: {url}: the answer is no replan: is this a watersmeet server, of this version?"]
 
 
@@ -83,7 +90,7 @@ def test_a_server_that_hangs_is_not_waited_for() -> None:
     run, lines = pipeline(), list[str]()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        run.run(DRIFT.batches(DRIFT.rows())[:1], Adapting(run, asking(url, Thresholds(), 0.1), patience=PATIENT, say=lines.append).look)
+        run.run(coming()[:1], Adapting(run, asking(url, Thresholds(), 0.1), patience=PATIENT, say=lines.append).look)
     assert lines == [f"plan kept: no answer: {url}: no answer within 0.1 seconds"]
 
 
