@@ -6,16 +6,20 @@ A plan may go on from a checkpoint whose states are the same as its own; any oth
 from __future__ import annotations
 
 import json
+import os
+from collections import deque
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
 
 from spark_adapter.errors import CheckpointError
 
-__all__ = ["CHECKPOINT_FORMAT", "Folder", "check_layout", "read_manifest", "write_manifest"]
+__all__ = ["CHECKPOINT_FORMAT", "Folder", "Log", "check_layout", "differences", "read_manifest", "write_manifest"]
 
-CHECKPOINT_FORMAT = "watersmeet.checkpoint/6"
+CHECKPOINT_FORMAT = "watersmeet.checkpoint/7"
 MANIFEST = "watersmeet.json"
 PLURAL = ("columns", "partitions", "predicates", "source columns")
 
@@ -32,6 +36,17 @@ class Folder:
 
     def _child(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
+
+    def make(self) -> None:
+        self._files.mkdirs(self._path)
+
+    def names(self, below: str = "") -> list[str]:
+        """Of the files in it or in a folder of it, sorted; those that are hidden left out. None where there is no such folder."""
+        place = self._child(below) if below else self._path
+        if not self._files.exists(place):
+            return []
+        found = [str(status.getPath().getName()) for status in self._files.listStatus(place)]
+        return sorted(name for name in found if not name.startswith((".", "_")))
 
     def has(self, name: str) -> bool:
         return any(self._files.exists(self._child(place)) for place in (name, _draft(name)))
@@ -62,6 +77,41 @@ class Folder:
         target = self._child(name)
         self._files.delete(target, False)
         self._files.rename(draft, target)
+
+
+class Log:
+    """A file of lines beside the checkpoint. A local file is added to; elsewhere, where few file systems can do that, it has the last lines."""
+
+    def __init__(self, folder: Folder, name: str, last: int) -> None:
+        self._folder, self._name, self._last = folder, name, last
+        self._lines: deque[str] | None = None
+        self._begun = False
+
+    def add(self, line: str) -> None:
+        place = urlparse(self._folder.path)
+        if place.scheme in ("", "file"):
+            path = Path(place.path) / self._name
+            # A writer that was killed may have left half a line: ours begins a new one.
+            torn = not self._begun and _torn(path)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(f"\n{line}\n" if torn else f"{line}\n")
+            self._begun = True
+            return
+        if self._lines is None:
+            before = self._folder.read(self._name).splitlines() if self._folder.has(self._name) else []
+            self._lines = deque(before, maxlen=self._last)
+        self._lines.append(line)
+        self._folder.write(self._name, "".join(f"{text}\n" for text in self._lines))
+
+
+def _torn(path: Path) -> bool:
+    """Whether a file ends in the middle of a line."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except OSError:
+        return False
 
 
 def _draft(name: str) -> str:
@@ -97,10 +147,10 @@ def _of_another_version(manifest: Any) -> str:
     )
 
 
-def write_manifest(folder: Folder, engine: str, fingerprint: str, layout: Mapping[str, Any], rescaling: Mapping[str, Any] | None = None) -> None:
-    """`rescaling` is where rows are going to lie, and from which batch on (see `rescaling`)."""
-    document = {"format": CHECKPOINT_FORMAT, "engine": engine, "fingerprint": fingerprint, "layout": layout}
-    document |= {"rescaling": rescaling} if rescaling else {}
+def write_manifest(folder: Folder, written: Mapping[str, Any]) -> None:
+    """`written` has the `engine`, the plan's `fingerprint` and the `layout`; where another plan may take over while it runs, `given` names the
+    one that the start was given, and while rows are moved, `rescaling` says where they are going to lie, and from which batch on."""
+    document = {"format": CHECKPOINT_FORMAT} | {name: value for name, value in written.items() if value is not None}
     folder.write(MANIFEST, json.dumps(document, indent=1, sort_keys=True) + "\n")
 
 
@@ -110,15 +160,16 @@ def check_layout(manifest: Mapping[str, Any], engine: str, layout: Mapping[str, 
         raise CheckpointError(
             [("/checkpoint", f"the checkpoint was made by engine {manifest['engine']}, not {engine}; use that engine or a new folder")]
         )
-    differences = list(_differences(manifest["layout"], layout))
-    if differences:
-        reasons = "; ".join(differences)
+    found = differences(manifest["layout"], layout)
+    if found:
+        reasons = "; ".join(found)
         raise CheckpointError(
             [("/checkpoint", f"the checkpoint holds the states of another query: {reasons}. Use a new folder, or the plan it was made with")]
         )
 
 
-def _differences(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+def differences(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """What differs between two layouts, in words."""
     found = []
     before, now = known.get("streams", {}), wanted.get("streams", {})
     for name in sorted({*before, *now}):

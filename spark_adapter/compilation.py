@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,9 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from models.bindings import Bindings, Trigger
 from models.plan import Plan
 from spark_adapter import ENGINES
-from spark_adapter.checkpoint import Folder, check_layout, read_manifest, write_manifest
+from spark_adapter.changes import Changes
+from spark_adapter.checkpoint import Folder, check_layout, differences, read_manifest, write_manifest
+from spark_adapter.control import Control
+from spark_adapter.decisions import Decisions
 from spark_adapter.documents import check_tree, read_bindings, read_plan
-from spark_adapter.errors import BindingError, EngineError
+from spark_adapter.errors import BindingError, ChangeError, EngineError
 from spark_adapter.expressions import SPARK_ERRORS
 from spark_adapter.layout import layout_of
 from spark_adapter.native import native
@@ -27,7 +31,8 @@ from spark_adapter.rescaling import Cells, Held, worked_off
 from spark_adapter.session import in_one_process, send_code
 from spark_adapter.shedding import check_shed
 from spark_adapter.sources import read_streams
-from spark_adapter.stem.engine import OBSERVED, parallelism, settings, stem
+from spark_adapter.stem.engine import OBSERVED, parallelism, programmed, settings, stem
+from spark_adapter.stem.program import Program
 from spark_adapter.stem.shares import choose_grid, copied, fits, fitting_grid
 from spark_adapter.stem.statistics import Measured
 
@@ -52,10 +57,10 @@ def compiled(
     check_shed(checked, shed)
     # The bindings' settings decide what names and expressions mean, so they apply while the plan is checked as well.
     with applied(spark, changeable(bound, spark)):
-        return _built(checked, bound, spark, engine, cells)
+        return _built(checked, bound, spark, engine, cells, shed)
 
 
-def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cells: int | None) -> Pipeline:
+def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cells: int | None, shed: bool) -> Pipeline:
     streams = read_streams(checked, bound, spark)
     folder = Folder(spark, bound.checkpoint)
     manifest = read_manifest(folder)
@@ -66,45 +71,66 @@ def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cel
         where = {name: manifest["layout"].get(name) for name in ("grid", "partitions")}
         check_layout(manifest, engine, kept | where)  # rows may be moved, but must mean the same
 
+    control = Control(spark, bound.checkpoint)
+    control.make()
+    copies = _place_of_copies(spark)
+
+    def permitted(plan: Plan) -> Program:
+        """The program of a plan that takes over while this one runs."""
+        check_tree(plan)
+        check_shed(plan, shed)
+        _check_query(plan, bound, streams, spark, kept)
+        return programmed(plan, bound, streams, copies)
+
+    changes = Changes(control, Decisions(folder), checked, None if manifest is None else manifest.get("given"), permitted)
+
     def write(cells: dict[str, Any], change: dict[str, Any] | None) -> None:
-        write_manifest(folder, engine, checked.fingerprint, kept | cells, change)
+        named = {"engine": engine, "fingerprint": checked.fingerprint, "given": changes.given}
+        write_manifest(folder, named | {"layout": kept | cells, "rescaling": change})
 
     held = Held(folder, write, manifest)
     wanted = _wanted_cells(checked, bound, spark, cells, held.target)
     send_code(spark)
+    stems = _Stems(checked, bound, spark, streams, changes, control.path)
 
     def take_over() -> None:
         windows = {stream.name: round((stream.window.seconds or 0) * 1_000_000) for stream in checked.query.streams}
-        held.take_to(wanted, bound, spark, windows, lambda before: _work_off(_stem(checked, bound, spark, streams, before), folder))
+        held.take_to(wanted, bound, spark, windows, lambda before: _work_off(stems.pipeline(before, _place_of_copies(spark)), folder))
+        changes.begin()
 
     before = held.target.grid.cells if held.target is not None else wanted.grid.cells
-    return _stem(checked, bound, spark, streams, wanted, take_over, before)
+    return stems.pipeline(wanted, copies, take_over, before)
 
 
-def _stem(
-    plan: Plan,
-    bindings: Bindings,
-    spark: SparkSession,
-    streams: Mapping[str, DataFrame],
-    cells: Cells,
-    remember: Callable[[], None] = lambda: None,
-    before: int = 1,
-) -> Pipeline:
-    """A pipeline over the states of these cells; `before` is how many cells the checkpoint has had until now."""
-    copies = _place_of_copies(spark)
-    results, program = stem(plan, bindings, streams, cells.grid, cells.keys, copies)
-    measured = Measured(program)
-    built = Built(
-        results,
-        remember=remember,
-        settings=settings(streams, cells.partitions),
-        measuring=Measuring(OBSERVED, measured.add, measured.summary),
-        tidy=lambda: _remove_copies(spark, copies),
-        cells=cells.grid.cells,
-        cells_before=before,
-        copied=copied(plan, cells.grid),
-    )
-    return Pipeline(plan, bindings, spark, built)
+@dataclass(frozen=True, slots=True)
+class _Stems:
+    """Pipelines of engine stem over one checkpoint: the one that is asked for, and where a batch was begun under other cells, that one's."""
+
+    plan: Plan
+    bindings: Bindings
+    spark: SparkSession
+    streams: Mapping[str, DataFrame]
+    changes: Changes
+    control: str
+    """The folder of the control stream."""
+
+    def pipeline(self, cells: Cells, copies: str, remember: Callable[[], None] = lambda: None, before: int = 1) -> Pipeline:
+        """Over the states of these cells; `copies` is where workers keep theirs, `before` how many cells the checkpoint has had until now."""
+        plan, streams = self.plan, self.streams
+        program = programmed(plan, self.bindings, streams, copies)
+        measured = Measured(plan.query, {stream.name: stream.delay or 0 for stream in program.streams})
+        built = Built(
+            stem(program, plan, self.bindings, streams, cells.grid, cells.keys, self.control),
+            remember=remember,
+            changes=self.changes,
+            settings=settings(streams, cells.partitions),
+            measuring=Measuring(OBSERVED, measured.add, measured.summary, measured.measured),
+            tidy=lambda: _remove_copies(self.spark, copies),
+            cells=cells.grid.cells,
+            cells_before=before,
+            copied=copied(plan, cells.grid),
+        )
+        return Pipeline(plan, self.bindings, self.spark, built)
 
 
 def _work_off(pipeline: Pipeline, folder: Folder) -> None:
@@ -134,6 +160,18 @@ def _place_of_copies(spark: SparkSession) -> str:
     """Where workers keep copies of this run's states: below their own folders for what can be lost, or here among the driver's files."""
     name = f"watersmeet-{uuid4().hex}"
     return str(Path(SparkFiles.getRootDirectory()) / name) if in_one_process(spark) else name
+
+
+def _check_query(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], spark: SparkSession, kept: Mapping[str, Any]) -> None:
+    """Refuse a plan that is not for the query whose rows the states hold. The bindings are the pipeline's, so they cannot differ."""
+    names = [stream.name for stream in plan.query.streams]
+    if sorted(names) != sorted(streams):
+        found = [f"the pipeline joins {', '.join(sorted(streams))}, this plan {', '.join(sorted(names))}"]
+    else:
+        wanted = layout_of(plan, bindings, streams, spark)
+        found = differences(kept, {**kept, "streams": wanted["streams"], "predicates": wanted["predicates"]})
+    if found:
+        raise ChangeError([("/query", f"a running pipeline changes to plans for the same query only: {'; '.join(found)}")])
 
 
 def _remove_copies(spark: SparkSession, name: str) -> None:
@@ -177,4 +215,5 @@ def _native(
     kept = layout_of(plan, bindings, streams, spark) | {"plan": plan.fingerprint}
     if manifest is not None:
         check_layout(manifest, "native", kept)
-    return Pipeline(plan, bindings, spark, Built(results, remember=lambda: write_manifest(folder, "native", plan.fingerprint, kept)))
+    written = {"engine": "native", "fingerprint": plan.fingerprint, "layout": kept}
+    return Pipeline(plan, bindings, spark, Built(results, remember=lambda: write_manifest(folder, written)))

@@ -7,6 +7,7 @@ AdapterError
 ├── SheddingError     a plan that sheds load or does not fit its caps, and nobody said that it may
 ├── EngineError       a plan that this engine does not run; says which operator, and which engine would
 ├── CheckpointError   a checkpoint of another plan
+├── ChangeError       a plan that a running pipeline cannot change to
 └── StatisticsError   statistics of a run that cannot be read, or that say too little
 """
 
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 __all__ = [
     "AdapterError",
     "BindingError",
+    "ChangeError",
     "CheckpointError",
     "EngineError",
     "Fault",
@@ -60,6 +62,10 @@ class EngineError(AdapterError):
 
 class CheckpointError(AdapterError):
     """A checkpoint that belongs to another plan."""
+
+
+class ChangeError(AdapterError):
+    """A plan that a running pipeline cannot change to, or a pipeline that cannot change its plan."""
 
 
 class StatisticsError(AdapterError):

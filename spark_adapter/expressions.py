@@ -176,7 +176,7 @@ def _parts(names: Any) -> Reference:
 
 
 def milliseconds(spark: SparkSession, interval: str) -> int:
-    """An interval like '10 seconds', as Spark reads those of watermarks."""
+    """The length of an interval, such as the delay of a watermark, as Spark reads it."""
     jvm: Any = spark._jvm
     catalyst = jvm.org.apache.spark.sql.catalyst
     return int(catalyst.plans.logical.EventTimeWatermark.getDelayMs(catalyst.util.IntervalUtils.fromIntervalString(interval)))

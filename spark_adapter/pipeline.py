@@ -9,9 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -20,15 +18,22 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from models.bindings import Bindings
 from models.plan import Plan
-from spark_adapter.checkpoint import Folder
-from spark_adapter.errors import AdapterError, BindingError
-from spark_adapter.expressions import said
+from models.request import Query
+from spark_adapter.changes import Changes
+from spark_adapter.checkpoint import Folder, Log
+from spark_adapter.control import without_control
+from spark_adapter.documents import read_plan
+from spark_adapter.errors import AdapterError, BindingError, ChangeError
+from spark_adapter.expressions import milliseconds, said
 from spark_adapter.metrics import METRICS, metrics_text
+from spark_adapter.overload import BatchTime
 
 __all__ = ["Built", "Measuring", "Pipeline", "Progress", "applied", "changeable"]
 
 POLL_SECONDS = 0.5  # between two looks at Spark's reports, of which it keeps the last hundred: no hundred batches take less than this
 STATISTICS = "statistics.jsonl"
+PLAN_FILE = "plan.json"  # the plan in force, beside its statistics
+LAST_TIMES = 1000  # batches of which it is remembered how long they took
 LAST_LINES = 100  # of the statistics, where a file cannot be added to
 
 
@@ -67,6 +72,8 @@ class Measuring:
     """Takes the notes of one batch; returns its figures."""
     summary: Callable[[], Mapping[str, Any]]
     """The figures of the run so far."""
+    measured: Callable[[Query], Mapping[str, Any]]
+    """What the last windows say of a query: that of the plan in force, which may list its predicates in an order of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +82,13 @@ class Built:
 
     results: DataFrame
     remember: Callable[[], None]
-    """Makes the checkpoint ready and writes its manifest; called when the query starts."""
+    """Makes the checkpoint ready, writes its manifest and gives the first batch its plan; called when the query starts."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of Spark that the query needs."""
     measuring: Measuring | None = None
     """None where the engine measures nothing."""
+    changes: Changes | None = None
+    """None where the engine cannot change its plan while it runs."""
     tidy: Callable[[], None] = lambda: None
     """Called once the query has ended."""
     cells: int = 1
@@ -94,7 +103,8 @@ class Pipeline:
     """One run of a plan. `start()` it, `await_termination()` or `await` it, `stop()` it; `progress` at any time."""
 
     def __init__(self, plan: Plan, bindings: Bindings, spark: SparkSession, built: Built) -> None:
-        self.plan, self.bindings, self.spark, self.results = plan, bindings, spark, built.results
+        self.bindings, self.spark, self.results = bindings, spark, built.results
+        self._plan, self._changes = plan, built.changes
         self.cells, self.cells_before, self.copied = built.cells, built.cells_before, built.copied
         self._built, self._measuring = built, built.measuring
         self._query: StreamingQuery | None = None
@@ -104,7 +114,21 @@ class Pipeline:
         self._seen: tuple[int, str] = (-1, "")
         self._batches = self._rows = self._late = 0
         self._last: Mapping[str, Any] | None = None
-        self._lines: deque[str] = deque(maxlen=LAST_LINES)
+        self._times: deque[BatchTime] = deque(maxlen=LAST_TIMES)
+        self._reached: int | None = None
+        """The latest event time of all batches, in microseconds."""
+        self._folder = Folder(spark, bindings.checkpoint)
+        self._lines = Log(self._folder, STATISTICS, LAST_LINES)
+
+    @property
+    def plan(self) -> Plan:
+        """The one in force."""
+        return self._plan if self._changes is None else self._changes.plan
+
+    @property
+    def changing(self) -> bool:
+        """Whether a change was asked for that no batch has taken up yet."""
+        return self._changes is not None and self._changes.changing
 
     def start(self) -> Pipeline:
         """Start the query. Raises BindingError where Spark refuses the sink, the trigger or a setting."""
@@ -113,6 +137,7 @@ class Pipeline:
         try:
             with applied(self.spark, {**self._built.settings, **changeable(self.bindings, self.spark)}):
                 self._built.remember()
+                self._folder.write(PLAN_FILE, self.plan.model_dump_json(indent=1))
                 self._query = self._writer().start()
         except PySparkException as error:
             raise BindingError([("/sink", f"Spark does not start the pipeline: {said(error)}")]) from error
@@ -133,6 +158,10 @@ class Pipeline:
         if ended:
             self._close()
         return bool(ended)
+
+    def work_through(self) -> None:
+        """Wait until all that the sources hold now has been worked off. Raises what ended the query, if that was a fault."""
+        self._running().processAllAvailable()
 
     def __await__(self) -> Generator[Any, None, None]:
         yield from asyncio.to_thread(self.await_termination).__await__()
@@ -156,6 +185,35 @@ class Pipeline:
             return Progress(
                 self._query.isActive, self._batches, self._rows, results, self._late, idle_late, shed["rows"], shed["probes"], statistics, self._last
             )
+
+    def change(self, plan: Plan | Mapping[str, Any], kind: str | None = None, gain: float | None = None, reasons: Sequence[str] = ()) -> int:
+        """Let another plan for the same query take over between two batches, in all cells at once; returns the number of the change.
+
+        The next batch that begins reads it; from then on the plan is in force, `self.plan` is it, and `decisions.jsonl` has the line, with
+        `kind` (by default what differs most: orders, caches, allocation or tree), `gain` and `reasons`.
+
+        Raises, before anything is written, PlanError, SheddingError, or ChangeError where the plan is for another query, the engine cannot
+        change its plan, or the trigger is `available_now`, which fixes at the start what will be read.
+        """
+        if self._changes is None:
+            raise ChangeError("engine native cannot change its plan while it runs: Spark lays its states out by the plan; use engine stem")
+        if self.bindings.trigger.available_now:
+            raise ChangeError(
+                [
+                    (
+                        "/trigger",
+                        "with available_now it is fixed at the start what is read, so no change is heard of; use processing_time, or start anew",
+                    )
+                ]
+            )
+        if not self._running().isActive:
+            raise ChangeError("this pipeline has ended; start another one with the plan")
+        return self._changes.change(plan if isinstance(plan, Plan) else read_plan(plan), kind, gain, reasons)
+
+    def keep(self, gain: float | None = None, reasons: Sequence[str] = ()) -> None:
+        """Write down that the plan in force was looked at and stays: a line of `decisions.jsonl`."""
+        if self._changes is not None:
+            self._changes.keep(self._seen[0] + 1, gain, reasons)
 
     def _running(self) -> StreamingQuery:
         if self._query is None:
@@ -194,7 +252,10 @@ class Pipeline:
     def _collect(self) -> None:
         """Take in the progress of batches since the last call."""
         with self._lock:
-            for report in self._unread():
+            reports = self._unread()
+            if self._changes is not None and reports and self._changes.notice():
+                self._folder.write(PLAN_FILE, self.plan.model_dump_json(indent=1))
+            for report in reports:
                 self._take(report)
 
     def _unread(self) -> list[Mapping[str, Any]]:
@@ -211,6 +272,7 @@ class Pipeline:
         return found[::-1]
 
     def _take(self, report: Mapping[str, Any]) -> None:
+        report = report if self._changes is None else without_control(report)
         self._last = report
         rows = sum(max(0, source.get("numInputRows", 0)) for source in report.get("sources", ()))
         self._rows += rows
@@ -223,27 +285,50 @@ class Pipeline:
             return
         self._batches += 1
         figures = self._measuring.add(notes)
+        self._note_time(report, figures)
         self._late += sum(stream["late"] for stream in figures["streams"])
-        line = {"batch": report["batchId"], "timestamp": report["timestamp"], "fingerprint": self.plan.fingerprint, **figures}
+        assert self._changes is not None
+        fingerprint = self._changes.fingerprint(max(note["plan"] for note in notes))
+        line = {"batch": report["batchId"], "timestamp": report["timestamp"], "fingerprint": fingerprint, **figures}
         self._log(line, report["batchDuration"] / 1000)
 
-    def _log(self, line: Mapping[str, Any], seconds: float) -> None:
-        """A line per batch, and metrics, beside the checkpoint, on whatever file system that is.
+    def _note_time(self, report: Mapping[str, Any], figures: Mapping[str, Any]) -> None:
+        reached = max((stream["last"] for stream in figures["streams"] if stream["last"] is not None), default=self._reached)
+        begun = min((stream["first"] for stream in figures["streams"] if stream["first"] is not None), default=reached)
+        before = begun if self._reached is None else self._reached
+        if reached is not None and before is not None:
+            cpu, processes = sum(figures["cpu_seconds"].values()), figures["workers"]["processes"]
+            seconds, passed = report["batchDuration"] / 1000, max(0.0, reached - before) / 1e6
+            self._times.append(BatchTime(report["batchId"], seconds, cpu, processes, passed, figures["work"]))
+            self._reached = max(reached, before)
 
-        A local file is added to; elsewhere, where few file systems can do that, a file has the last lines of the run.
-        """
+    def times(self, since: int) -> list[BatchTime]:
+        """How long the batches after batch `since` took, of the last LAST_TIMES that had rows."""
+        self._collect()
+        with self._lock:
+            return [time for time in self._times if time.batch > since]
+
+    @property
+    def measured(self) -> Mapping[str, Any]:
+        """What the last windows say of the query; empty where the engine does not measure."""
+        if self._measuring is None:
+            return {}
+        self._collect()
+        with self._lock:
+            return self._measuring.measured(self.plan.query)
+
+    @property
+    def interval(self) -> float | None:
+        """The trigger's, in seconds; None where there is none."""
+        given = self.bindings.trigger.processing_time
+        return None if given is None else milliseconds(self.spark, given) / 1000
+
+    def _log(self, line: Mapping[str, Any], seconds: float) -> None:
+        """A line per batch, and metrics, beside the checkpoint, on whatever file system that is."""
         assert self._measuring is not None
         summary = self._measuring.summary()
-        text = json.dumps({**line, "measured": summary.get("measured")}) + "\n"
-        folder = Folder(self.spark, self.bindings.checkpoint)
-        place = urlparse(self.bindings.checkpoint)
-        if place.scheme in ("", "file"):
-            with (Path(place.path) / STATISTICS).open("a", encoding="utf-8") as file:
-                file.write(text)
-        else:
-            self._lines.append(text)
-            folder.write(STATISTICS, "".join(self._lines))
-        folder.write(METRICS, metrics_text(summary, seconds, self.plan.cost))
+        self._lines.add(json.dumps({**line, "measured": summary.get("measured")}))
+        self._folder.write(METRICS, metrics_text(summary, seconds, self.plan.cost))
 
 
 def changeable(bindings: Bindings, spark: SparkSession) -> dict[str, str]:

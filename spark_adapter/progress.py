@@ -192,6 +192,14 @@ class Reporter:
             self._out.write(text + "\n")
         self._out.flush()
 
+    def say(self, text: str) -> None:
+        """A line of its own, which stays."""
+        if self._width:
+            self._out.write("\n")
+            self._width = 0
+        self._out.write(text + "\n")
+        self._out.flush()
+
     def finish(self, seconds: float, planned: float, shed: bool = False) -> None:
         if self._width:
             self._out.write("\n")

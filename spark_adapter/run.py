@@ -11,8 +11,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -25,24 +25,34 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from models.bindings import Bindings
+from models.bindings import Bindings, Trigger
 from models.plan import Plan
 from spark_adapter import compile
-from spark_adapter.checkpoint import Folder
-from spark_adapter.expressions import said
+from spark_adapter.adapt import EVERY, Adapting, Ask
+from spark_adapter.control import without_control
+from spark_adapter.errors import EngineError
+from spark_adapter.expressions import SPARK_ERRORS, said
 from spark_adapter.pipeline import Pipeline
 from spark_adapter.progress import Measured, Reporter, held_by, size, tick_of
 from spark_adapter.session import open_session
 from spark_adapter.shedding import check_shed, shed_by
-from spark_adapter.stats import PLAN_FILE
 
-__all__ = ["follow", "run"]
+__all__ = ["Adaptation", "follow", "run"]
 
 DONE, FAILED = 0, 1
 POLL_SECONDS = 0.2  # between two looks for reports: a line appears as soon as a person would notice
 LAST_REPORTS = 10.0  # seconds to wait for Spark's reports of batches that have ended
 
 
+@dataclass(frozen=True, slots=True)
+class Adaptation:
+    """That a run looks for better plans, whom it asks, and how often, in seconds."""
+
+    ask: Ask
+    every: float = EVERY
+
+
+# wide: one per option of the command line
 def run(
     plan: Plan,
     bindings: Bindings,
@@ -51,21 +61,28 @@ def run(
     master: str | None = None,
     shed: bool = False,
     cells: int | None = None,
+    adaptation: Adaptation | None = None,
 ) -> int:
     """Run until the sources are worked through (`available_now`), the pipeline fails, or the user interrupts; 0 unless it failed.
 
+    With an adaptation, a run over what the sources hold (`available_now`) goes through it batch after batch and then stops: under Spark's own such
+    trigger it is fixed at the start what each source will read, and no change of the plan would be heard of.
+
     Raises AdapterError for everything that can be seen to be wrong before it starts.
     """
+    if adaptation is not None and engine != "stem":
+        raise EngineError(f"only engine stem can change its plan while it runs, not {engine}")
+    to_the_end = adaptation is not None and bindings.trigger.available_now
+    if to_the_end:
+        bindings = bindings.model_copy(update={"trigger": Trigger()})
     log = Path(tempfile.gettempdir()) / f"watersmeet-spark-{os.getpid()}.log"
     code = DONE
     check_shed(plan, shed)  # before Spark is started, which takes a while
     try:
         spark = open_session(bindings.spark, master, log)
         pipeline = compile(plan, bindings, spark, engine, cells=cells, shed=shed)
-        # `stats` makes a request of the plan and of what the run measures.
-        Folder(spark, bindings.checkpoint).write(PLAN_FILE, plan.model_dump_json(indent=1))
         out.write("".join(line + "\n" for line in opening(pipeline, engine)))
-        code = follow(pipeline, out)
+        code = follow(pipeline, out, adaptation, to_the_end, shed)
         if code == FAILED and log.exists():
             out.write(f"Spark's own log is {log}\n")
     finally:
@@ -94,17 +111,22 @@ def opening(pipeline: Pipeline, engine: str) -> Iterator[str]:
         )
 
 
-def follow(pipeline: Pipeline, out: TextIO) -> int:
-    """Start a pipeline and report on it until it ends."""
+def follow(pipeline: Pipeline, out: TextIO, adaptation: Adaptation | None = None, to_the_end: bool = False, shed: bool = False) -> int:
+    """Start a pipeline and report on it until it ends; `to_the_end`: which it does when it has worked through what its sources hold."""
     listener = _Reports()
     pipeline.spark.streams.addListener(listener)
     reporter = Reporter(out)
     watch = _Watch(pipeline, reporter, listener)
+    adapting = None if adaptation is None else Adapting(pipeline, adaptation.ask, adaptation.every, shed=shed, say=watch.decided.put)
     started = time.monotonic()
     code = DONE
     try:
         with _told_to_stop() as told:
             pipeline.start()
+            if adapting is not None:
+                adapting.start()
+            if to_the_end:
+                _when_worked_through(pipeline, told)
             while not pipeline.await_termination(POLL_SECONDS):
                 watch.report()
                 if told.is_set():
@@ -114,6 +136,8 @@ def follow(pipeline: Pipeline, out: TextIO) -> int:
         watch.failure = said(error)
         code = FAILED
     finally:
+        if adapting is not None:
+            adapting.stop()
         listener.wait()
         pipeline.spark.streams.removeListener(listener)
     watch.report()
@@ -121,6 +145,17 @@ def follow(pipeline: Pipeline, out: TextIO) -> int:
     if watch.failure:
         out.write(f"the pipeline failed: {watch.failure}\n")
     return code
+
+
+def _when_worked_through(pipeline: Pipeline, told: threading.Event) -> None:
+    """Have it stopped when it has worked through what its sources hold. Where it fails instead, who waits for its end hears of it."""
+
+    def wait() -> None:
+        with suppress(*SPARK_ERRORS):
+            pipeline.work_through()
+            told.set()
+
+    threading.Thread(target=wait, name="watersmeet back-fill", daemon=True).start()
 
 
 @contextmanager
@@ -145,14 +180,19 @@ class _Watch:
         self.pipeline, self.reporter, self.listener = pipeline, reporter, listener
         self.before: Measured | None = None
         self.failure = ""
+        self.decided: queue.SimpleQueue[str] = queue.SimpleQueue()
+        """What was decided of the plan, from the thread that does so."""
 
     def report(self) -> None:
         while (report := self.listener.next()) is not None:
             now = _measured(self.pipeline)
+            report = report if now is None else without_control(report)
             before = self.before or Measured(0, 0, 0)
             tick = tick_of(report, before, now) if now is not None else tick_of(report)
             self.reporter.add(replace(tick, planned_rows=round(self.pipeline.plan.cost.memory_tuples)))
             self.before = now
+        while not self.decided.empty():
+            self.reporter.say(self.decided.get())
 
 
 def _measured(pipeline: Pipeline) -> Measured | None:

@@ -25,6 +25,8 @@ def ask(url: str, path: str, body: BaseModel, answer: type[M], seconds: float, h
     import urllib.error
     import urllib.request
 
+    from pydantic import ValidationError
+
     if not url.startswith(("http://", "https://")):
         raise RefusedError(f"--url must start with http:// or https://, got {url!r}")
     headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if hear else "application/json"}
@@ -37,6 +39,8 @@ def ask(url: str, path: str, body: BaseModel, answer: type[M], seconds: float, h
             return answer.model_validate_json(_last_event(url, response, hear) if streamed and hear else response.read())
     except urllib.error.HTTPError as failure:
         raise _refused_there(url, failure.code, failure.read()) from None
+    except ValidationError:
+        raise RefusedError(f"{url}: the answer is no {answer.__name__.lower()}: is this a watersmeet server, of this version?") from None
     except (OSError, http.client.HTTPException) as failure:  # URLError and TimeoutError are OSErrors
         reason = getattr(failure, "reason", failure)
         said = f"no answer within {seconds:g} seconds" if isinstance(reason, TimeoutError) else str(reason) or type(reason).__name__

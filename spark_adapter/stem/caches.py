@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -116,9 +117,9 @@ class Caches:
         if fitting.height:
             self._entries[cache.key].grow(fitting)
 
-    def keep(self, grid: Grid, cell: int) -> dict[str, dict[str, float]]:
-        """Put the caches aside; per cache what it was asked and what it holds."""
-        sizes: dict[str, dict[str, float]] = {}
+    def keep(self, grid: Grid, cell: int) -> dict[str, dict[str, Any]]:
+        """Put the caches aside; per cache its names in the plan, what it was asked and what it holds."""
+        sizes: dict[str, dict[str, Any]] = {}
         named: dict[str, list[str]] = {}
         for cache in self.program.caches:
             entries = self._entries[cache.key]
@@ -129,9 +130,11 @@ class Caches:
             rows, keys = self._within_capacity(cache, rows, capacity)
             named[cache.key] = self._aside(cache.key, keys, rows)
             held = 0 if rows is None else rows.height
-            if grid.home(cell, cache.streams):
-                size = held * cache.tuple_bytes + (0 if keys is None else keys.height) * ENTRY_BYTES
-                sizes[cache.key] = {"hits": entries.hits, "misses": entries.misses, "rows": held, "bytes": size}
+            size = held * cache.tuple_bytes + (0 if keys is None else keys.height) * ENTRY_BYTES
+            names = [s.name for join in self.program.joins for route in join.routes for s in route.segments if s.cache == cache.key]
+            # Counted in one cell of those that hold copies.
+            here = {"hits": entries.hits, "misses": entries.misses, "rows": held, "bytes": size}
+            sizes[cache.key] = {"names": names} | (here if grid.home(cell, cache.streams) else dict.fromkeys(here, 0))
         self.state.notes.caches = named
         return sizes
 

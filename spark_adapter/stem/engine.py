@@ -5,9 +5,11 @@ and results are unpacked into the columns of the streams' rows. Checkpoints, ret
 state modules lie in its state store as pieces of columns. Statistics leave the operator beside the results, one
 note per cell and batch, and are taken out by `observe` before the sink.
 
+The first source is the control stream (see `spark_adapter.control`), whose files go to every cell as they are: plans that take over.
+
 What is state, and so must stay when another plan takes over a checkpoint: what `spark_adapter.layout` says of the streams and
 predicates, and the grid. Probe orders, algorithms, caches and allowances are not; materialized states are made
-anew from the streams' states where the plan before did not keep them.
+from the streams' states where the plan before did not keep them.
 """
 
 from __future__ import annotations
@@ -28,11 +30,9 @@ from spark_adapter.expressions import milliseconds, quoted
 from spark_adapter.sources import attributes, result_columns
 from spark_adapter.stem.program import Program, program_of
 from spark_adapter.stem.shares import Grid
-from spark_adapter.stem.worker import NOW, OUTPUT, PACKETS, CellProcessor, Packer, Unpacker
+from spark_adapter.stem.worker import CHANGED, NOW, OUTPUT, PACKETS, CellProcessor, Packer, Unpacker
 
-__all__ = ["OBSERVED", "parallelism", "settings", "stem"]
-
-Keys = tuple[int, ...]
+__all__ = ["OBSERVED", "parallelism", "programmed", "settings", "stem"]
 
 OBSERVED = "watersmeet"
 """The name under which the notes are in Spark's progress."""
@@ -68,28 +68,32 @@ def _narrow(frame: DataFrame) -> bool:
     return len(fields) <= NARROW and all(isinstance(field.dataType, FIXED) for field in fields if field.name != "row")
 
 
-def stem(
-    plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid: Grid, keys: tuple[int, ...], folder: str
-) -> tuple[DataFrame, Program]:
-    """The results of the plan as one streaming DataFrame; `streams` as `read_streams` gives them.
+def programmed(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], folder: str) -> Program:
+    """The program of a plan over these streams, as `read_streams` gives them.
 
-    `keys` are the grouping keys of the grid's cells. `folder` is this run's own, in which workers keep copies of their
-    states: a path, or a name below what `worker.local_folders` has.
+    `folder` is this run's own, in which workers keep copies of their states: a path, or a name below what `worker.local_folders` has.
     """
-    fields = {name: _row(frame).fields for name, frame in streams.items()}
+    widths = {name: len(_row(frame).fields) for name, frame in streams.items()}
     delays = {name: milliseconds(frame.sparkSession, bindings.streams[name].watermark) for name, frame in streams.items()}
     silences = {name: bindings.streams[name].idle_after for name in streams}
     idle_after = {name: milliseconds(streams[name].sparkSession, text) for name, text in silences.items() if text is not None}
-    program = program_of(plan, {name: len(found) for name, found in fields.items()}, delays, folder, idle_after)
+    return program_of(plan, widths, delays, folder, idle_after)
+
+
+def stem(
+    program: Program, plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid: Grid, keys: tuple[int, ...], control: str
+) -> DataFrame:
+    """The results of the plan as one streaming DataFrame; `keys` are the grouping keys of the grid's cells, `control` is the folder of the
+    control stream."""
+    fields = {name: _row(frame).fields for name, frame in streams.items()}
     wanted = attributes(plan.query)
-    packets: DataFrame | None = None
+    packets = _told(next(iter(streams.values())).sparkSession, control, keys)
     # Spark knows a checkpoint's sources by their order, so that must not depend on the plan.
     for name in sorted(streams):
         frame, columns = _coordinated(streams[name], name, wanted[name], grid, program.listening)
         packed = frame.mapInArrow(Packer(name, grid, keys, columns), PACKETS)
-        packets = packed if packets is None else packets.unionByName(packed)
-    assert packets is not None
-    worked = packets.groupBy("cell").transformWithStateInPandas(CellProcessor(program, grid, keys, folder), OUTPUT, "Append", "EventTime")
+        packets = packets.unionByName(packed)
+    worked = packets.groupBy("cell").transformWithStateInPandas(CellProcessor(program, grid, keys), OUTPUT, "Append", "EventTime")
     noted = worked.observe(OBSERVED, F.collect_list("note").alias("notes"))
     schema = T.StructType(
         [
@@ -106,7 +110,14 @@ def stem(
         )
         for stream in program.streams
     ]
-    return rows.select(*structs).select(*result_columns(plan, bindings)), program
+    return rows.select(*structs).select(*result_columns(plan, bindings))
+
+
+def _told(spark: SparkSession, control: str, keys: Sequence[int]) -> DataFrame:
+    """The files of the control stream, each as a packet for every cell. A path is a pattern to Spark."""
+    files = spark.readStream.format("text").option("wholetext", "true").load(re.sub(r"([\[\]{}*?\\])", r"\\\1", control))
+    cells = F.explode(F.array(*(F.lit(key) for key in keys)))
+    return files.select(cells.alias("cell"), F.lit(CHANGED).alias("stream"), F.col("value").cast("binary").alias("rows"))
 
 
 def _row(frame: DataFrame) -> T.StructType:

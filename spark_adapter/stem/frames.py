@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-__all__ = ["chosen", "decode", "encode", "stacked"]
+__all__ = ["chosen", "decode", "encode", "mixed", "stacked"]
 
 
 def encode(frame: pl.DataFrame) -> bytes:
@@ -35,11 +35,11 @@ def chosen(frame: pl.DataFrame, share: float, salt: int) -> pl.DataFrame:
     """This share of the rows, by their hash: the same rows in every run and in every cell."""
     if share >= 1.0:
         return frame
-    mixed = _mixed(frame["h"].to_numpy().view(np.uint64) ^ np.uint64(salt))
-    return frame.filter(pl.Series(mixed < np.uint64(min(int(share * 2.0**64), 2**64 - 1)), dtype=pl.Boolean))
+    spread = mixed(frame["h"].to_numpy().view(np.uint64) ^ np.uint64(salt))
+    return frame.filter(pl.Series(spread < np.uint64(min(int(share * 2.0**64), 2**64 - 1)), dtype=pl.Boolean))
 
 
-def _mixed(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+def mixed(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
     """The finalizer of SplitMix64: every bit of the input moves every bit of the output."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

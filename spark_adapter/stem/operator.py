@@ -8,7 +8,8 @@ the old rows of those after it. So of the new components of a result the one who
 Operators run inputs first; what an operator makes is the new rows of its output, so a materialized subresult is a state module like any
 other.
 
-This file is the sequence; `windows` says which rows go together, `state` gets pieces in and out, `probes` joins, `caches` are paper 1's.
+This file is the sequence; `switching` says whose plan is run, `windows` which rows go together, `state` gets pieces in and out, `probes` joins,
+`caches` are paper 1's, `building` makes subresults that another plan will keep.
 Frames of partial rows pass from step to step as they are made, and results leave in slices: no more than a block of each step is held.
 
 The guarantee: exactly the results of contract §1, whatever plan, cells, caches and batches. Complexity: that of the joins; the state is not
@@ -24,18 +25,23 @@ from typing import Any
 
 import polars as pl
 
+from spark_adapter.stem.building import LEAST, SHARE, Building, make_missing
 from spark_adapter.stem.caches import Caches
-from spark_adapter.stem.frames import chosen
-from spark_adapter.stem.probes import joined, pairs_within
-from spark_adapter.stem.program import FOREVER, META, Join, Program, Route, Segment, Step
+from spark_adapter.stem.counting import Counts, Tally
+from spark_adapter.stem.frames import chosen, stacked
+from spark_adapter.stem.probes import Effort, joined, pairs_within
+from spark_adapter.stem.program import FOREVER, META, Join, Module, Program, Route, Segment, Step
 from spark_adapter.stem.shares import Grid
-from spark_adapter.stem.silence import Heard, idle, listen, wake
+from spark_adapter.stem.silence import Heard, begin, idle, listen, wake
+from spark_adapter.stem.sketch import sketch
 from spark_adapter.stem.skew import most_frequent
-from spark_adapter.stem.state import Notes, Part, State, Store
-from spark_adapter.stem.statistics import StepCounts
+from spark_adapter.stem.state import Notes, State, Store
+from spark_adapter.stem.switching import Ways, settled, ways_of
 from spark_adapter.stem.windows import Windows, least_watermark
 
 __all__ = ["Outcome", "evict", "work_off"]
+
+PROFILED = 64  # rows that are sent through the steps of a cached segment in each batch, to measure what the cache hides
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,82 +60,113 @@ def work_off(
     store: Store,
     arrivals: Mapping[str, pl.DataFrame],
     watermark: int,
+    told: Sequence[Program] = (),
     heard: Heard | None = None,
 ) -> Generator[pl.DataFrame, None, Outcome]:
     """Work off one batch: yields results as they are made. `arrivals` has per stream a frame with `ts` in microseconds, `h`, attributes and payload.
 
     Rows with an event time below `watermark` are late: dropped and counted. Everything a later row cannot need is dropped too. State is written
-    when the last result has been taken. `heard` is what the batch tells all cells, where streams may be idle.
+    when the last result has been taken. `told` are changes of the plan that came with this batch: in force before its first row. `heard` is
+    what the batch tells all cells, where streams may be idle.
     """
-    return _Batch(program, grid, cell, store, watermark, heard).work_off(arrivals)
+    # wide: one per thing that a batch finds and that it brings
+    return _Batch(program, grid, cell, store, watermark, told, heard).work_off(arrivals)
 
 
 def evict(program: Program, grid: Grid, cell: int, store: Store, watermark: int) -> Outcome:
     """Drop what the watermark has passed, in a cell that no row came to."""
     notes = Notes.read(store.get(META))
     watermark = notes.holding(watermark)
-    state = State(program, store, notes, Windows(program, notes.counts), watermark)
+    ways = ways_of(program, (), store, notes)
+    state = State(ways.held, store, notes, Windows(program, notes.counts), watermark)
     state.keep(watermark)
-    return Outcome({"cell": cell} | _held(program, grid, cell, state, watermark), state.expires())
+    return Outcome({"cell": cell} | _held(ways, grid, cell, state, watermark), state.expires())
 
 
-def _held(program: Program, grid: Grid, cell: int, state: State, watermark: int) -> dict[str, Any]:
-    """What the cell holds: per module its rows, counted in one of the cells that have copies, and its bytes here; pieces; and what was moved."""
+def _held(ways: Ways, grid: Grid, cell: int, state: State, watermark: int) -> dict[str, Any]:
+    """Whose way is taken and which plan is in force; per module [rows, bytes], rows counted once however many cells hold copies and bytes as
+    they lie here, of those that are not whole too; pieces; and what was moved."""
     sizes = state.sizes(watermark)
-    states = {module.name: [sizes[module.key][0] if grid.home(cell, module.streams) else 0, sizes[module.key][1]] for module in program.modules}
-    return {"states": states, "pieces": sum(size[2] for size in sizes.values()), "traffic": asdict(state.traffic)}
+    theirs = {module.key for module in ways.taken.modules}
+
+    def size(module: Module) -> list[int]:
+        rows, held, _ = sizes[module.key]
+        return [rows if grid.home(cell, module.streams) else 0, held]
+
+    return {
+        "plan": ways.taken.number,
+        "in_force": ways.in_force.number,
+        "modules": {module.name: module.key for module in ways.taken.modules},
+        "states": {module.name: size(module) for module in ways.taken.modules},
+        "building": {module.name: size(module) for module in ways.in_force.modules if module.key in sizes and module.key not in theirs},
+        "pieces": sum(size[2] for size in sizes.values()),
+        "traffic": asdict(state.traffic),
+    }
 
 
 class _Batch:
     """One batch in one cell."""
 
-    def __init__(self, program: Program, grid: Grid, cell: int, store: Store, watermark: int, heard: Heard | None) -> None:
-        self.program, self.grid, self.cell, self.heard = program, grid, cell, heard
+    def __init__(self, program: Program, grid: Grid, cell: int, store: Store, watermark: int, told: Sequence[Program], heard: Heard | None) -> None:
+        self.grid, self.cell, self.heard = grid, cell, heard
         notes = Notes.read(store.get(META))
         notes.batch += 1
         if notes.run != program.run:
             notes.run, notes.latest = program.run, {}
-            if heard is not None:
-                wake(program, notes, heard.now)
+            begin(notes)
+        if heard is not None:
+            wake(program, notes, heard.now)
         self.all_reached = watermark
         """The watermark that all streams have reached."""
         self.watermark = watermark = notes.holding(watermark)
         """The one that holds: streams that are idle need not have reached it."""
         self.notes = notes
+        self.ways = ways_of(program, told, store, notes)
+        self.program = self.ways.taken
         self.windows = Windows(program, notes.counts)
-        self.state = State(program, store, notes, self.windows, watermark)
-        self.caches = Caches(program, self.state, watermark)
-        self.counts: dict[tuple[str, str, int], StepCounts] = {}
+        self.state = State(self.ways.held, store, notes, self.windows, watermark)
+        self.caches = Caches(self.program, self.state, watermark)
+        self.tally = Tally(self.program)
+        self.efforts: dict[tuple[str, str, int], Effort] = {}
         self.made = 0
 
     def work_off(self, arrivals: Mapping[str, pl.DataFrame]) -> Generator[pl.DataFrame, None, Outcome]:
         started = time.process_time()
+        make_missing(self.ways.taken, self.state)
         streams = self._build(arrivals)
         self.caches.start()
-        self._rebuild()
         loaded = time.process_time()
         for frame in self._results():
             self.made += frame.height
             yield frame
         probed = time.process_time()
+        work = {"own": sum(frame.height for frame in arrivals.values()) + sum(effort.work for effort in self.efforts.values()), "building": 0.0}
+        if self.ways.building:
+            building = Building(self.ways.in_force, self.state, self.watermark)
+            building.keep_up([module.key for module in self.program.modules])
+            building.proceed(max(LEAST, SHARE * work["own"]))
+            work["building"] = building.work
+            settled(self.ways, self.state.store, self.notes)
+        built = time.process_time()
         caches = self.caches.keep(self.grid, self.cell)
         if self.heard is not None:
             listen(self.program, self.notes, self.heard)
         # The watermark of the next batch is at least this: what it passes need not be kept.
         horizon = least_watermark(self.program, self.notes.latest, self.notes.holding(self.watermark))
         self.state.keep(horizon)
-        held = _held(self.program, self.grid, self.cell, self.state, horizon)
+        held = _held(self.ways, self.grid, self.cell, self.state, horizon)
         ended = time.process_time()
         statistics = {
             "cell": self.cell,
             "watermark": self.watermark,
-            "idle": [] if self.heard is None else idle(self.program, self.notes, self.heard.now),
+            **({} if self.heard is None else {"idle": idle(self.program, self.notes, self.heard.now)}),
             "streams": streams,
-            "steps": [[*step, *counts.noted()] for step, counts in self.counts.items()],
+            "routes": self.tally.noted(),
             **held,
             "caches": caches,
             "results": self.made,
-            "cpu": {"load": loaded - started, "probe": probed - loaded, "keep": ended - probed},
+            "work": work,
+            "cpu": {"load": loaded - started, "probe": probed - loaded, "build": built - probed, "keep": ended - built},
         }
         return Outcome(statistics, self.state.expires())
 
@@ -137,6 +174,7 @@ class _Batch:
         """BuildFirst: new rows with their window columns, into the modules of their streams."""
         seen: dict[str, dict[str, Any]] = {}
         punctual: dict[str, pl.DataFrame] = {}
+        keys = self.program.keys
         for stream in self.program.streams:
             frame = arrivals.get(stream.name)
             if frame is None or not frame.height:
@@ -146,13 +184,14 @@ class _Batch:
                 first, last = kept["ts"].min(), kept["ts"].max()
                 assert isinstance(first, int) and isinstance(last, int)
                 self.notes.latest[stream.name] = max(last, self.notes.latest.get(stream.name, last))
-            let_in = chosen(kept, self.program.admitted, salt=0)
+            let_in = chosen(kept, self.ways.in_force.admitted, salt=0)
             if self.grid.home(self.cell, (stream.name,)):
                 late = frame.filter(pl.col("ts") < self.all_reached).height
                 outrun = frame.height - kept.height - late
                 seen[stream.name] = {"rows": kept.height, "late": late, "idle_late": outrun, "shed": kept.height - let_in.height}
                 if kept.height:
-                    seen[stream.name] |= {"first": first, "last": last, "most": most_frequent(kept, stream.attributes)}
+                    sketches = {side: sketch(kept[side]) for side in stream.attributes if side in keys}
+                    seen[stream.name] |= {"first": first, "last": last, "distinct": sketches, "most": most_frequent(kept, stream.attributes)}
             if let_in.height:
                 punctual[stream.name] = let_in
         punctual = self.windows.numbered(punctual)
@@ -160,23 +199,11 @@ class _Batch:
             if stream.name in punctual:
                 frame = punctual[stream.name]
                 frame = frame.with_columns(mx=pl.col("ts"), hi=pl.lit(FOREVER) if stream.rows is not None else pl.col("ts") + stream.window)
+                if stream.name in seen:
+                    seen[stream.name]["bytes"] = frame.drop("ts").estimated_size()
                 self.state.add(stream.name, self.windows.with_deaths(frame.drop("ts"), new=True))
                 self.state.close(stream.name)
         return seen
-
-    def _rebuild(self) -> None:
-        """Make materialized modules that this plan keeps and the plan before did not, from the old states of their inputs."""
-        for join in self.program.joins:
-            if join.output not in self.state.modules or join.output in self.notes.modules:
-                continue
-            route = join.routes[0]
-            frames: Iterator[pl.DataFrame] = (self.windows.with_deaths(part.frame) for part in self.state.old[route.input])
-            for step in route.steps:
-                frames = joined(self.windows, frames, self.state.old[step.target], step)
-            for frame in frames:
-                self.state.add(join.output, frame, new=False)
-            self.state.close(join.output, new=False)
-        self.notes.modules = [join.output for join in self.program.joins if join.output in self.state.modules]
 
     def _results(self) -> Iterator[pl.DataFrame]:
         """All joins, inputs before users; the root's new rows are the results."""
@@ -194,11 +221,6 @@ class _Batch:
                         yield frame[payload]
             if kept:
                 self.state.close(join.output)
-
-    def _visible(self, join: Join, k: int, target: str) -> list[Part]:
-        """What the new rows of input k may see of a target: the TimeStamp rule."""
-        old = self.state.old[target]
-        return [*old, *self.state.new[target]] if join.inputs.index(target) < k else old
 
     def _walk(self, join: Join, k: int, route: Route) -> Iterator[pl.DataFrame]:
         """New rows of input k through all steps of its route; caches that wait for them on the way are kept current."""
@@ -221,7 +243,7 @@ class _Batch:
             if route.input in cache.upkeep:
                 entered: Iterator[pl.DataFrame] = (self.caches.of_entries(cache, part.frame) for part in self.state.new[route.input])
                 for step in cache.upkeep[route.input]:
-                    further = joined(self.windows, entered, self._visible(join, k, step.target), step)
+                    further = joined(self.windows, entered, self.state.visible(join, k, step.target), step)
                     entered = (self.caches.of_entries(cache, frame) for frame in further)
                 for frame in entered:
                     self.caches.add(cache, frame)
@@ -233,7 +255,7 @@ class _Batch:
                 self.caches.add(cache, frame)
             yield frame
 
-    def _admitted(self, arrived: pl.DataFrame, step: Step, counts: StepCounts) -> pl.DataFrame:
+    def _admitted(self, arrived: pl.DataFrame, step: Step, counts: Counts) -> pl.DataFrame:
         """Of the rows that arrive at a step those that may probe, chosen by their hash: the same rows in every run and in every cell.
 
         Both are counted, in one cell of those that have copies of a row.
@@ -246,8 +268,9 @@ class _Batch:
 
     def _through_step(self, join: Join, k: int, route: Route, i: int, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         step = route.steps[i]
-        counts = self.counts.setdefault((join.name, route.name, i), StepCounts())
-        parts = self._visible(join, k, step.target)
+        counts = self.tally.at(join.name, route.name, i)
+        effort = self.efforts.setdefault((join.name, route.name, i), Effort())
+        parts = self.state.visible(join, k, step.target)
         members = step.target.split("+")
         met = self.grid.home(self.cell, (*step.arriving, *members))
         for partial in frames:
@@ -256,28 +279,54 @@ class _Batch:
                 started = time.process_time()
                 counts.pairs += pairs_within(admitted, parts, self.windows.counted) * self.grid.meeting(step.arriving, members)
                 counts.cpu += time.process_time() - started
-            for found in _timed(counts, joined(self.windows, [admitted], parts, step)):
+            for found in _timed(counts, joined(self.windows, [admitted], parts, step, effort=effort)):
                 if met:
                     counts.rows_out += found.height
-                    counts.measured += found.height
+                    counts.matched += found.height
                 yield found
 
     def _through_cache(self, join: Join, k: int, route: Route, segment: Segment, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         step = route.steps[segment.first]
-        counts = self.counts.setdefault((join.name, route.name, segment.first), StepCounts())
-        visible = [self._visible(join, k, making.target) for making in segment.steps]
+        counts = self.tally.at(join.name, route.name, segment.first)
+        visible = [self.state.visible(join, k, making.target) for making in segment.steps]
+        profiled = False
         met = self.grid.home(self.cell, (*step.arriving, *(name for making in segment.steps for name in making.target.split("+"))))
         for partial in frames:
             admitted = self._admitted(partial, step, counts)
             if not admitted.height:
                 continue
+            if not profiled:
+                self._profile(join, k, route, segment, admitted)
+                profiled = True
             for found in _timed(counts, self.caches.answer(segment, admitted, visible)):
                 if met:
                     counts.rows_out += found.height
                 yield found
 
+    def _profile(self, join: Join, k: int, route: Route, segment: Segment, arrived: pl.DataFrame) -> None:
+        """Send a few rows through the steps that a cache answers, and count what these would make (paper 1, App. A).
 
-def _timed(counts: StepCounts, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        Chosen by their hash, at each step anew, so that a replay counts the same; what they find is thrown away.
+        """
+        frame: pl.DataFrame | None = arrived
+        for i in range(segment.first, segment.last + 1):
+            if frame is None:
+                return
+            step = route.steps[i]
+            counts = self.tally.at(join.name, route.name, i)
+            counts.sampled = True
+            few = chosen(frame, PROFILED / frame.height, step.salt ^ 1)
+            members = step.target.split("+")
+            parts = self.state.visible(join, k, step.target)
+            started = time.process_time()
+            frame = stacked(joined(self.windows, [few], parts, step))
+            if self.grid.home(self.cell, (*step.arriving, *members)):
+                counts.pairs += pairs_within(few, parts, self.windows.counted) * self.grid.meeting(step.arriving, members)
+                counts.matched += 0 if frame is None else frame.height
+            counts.cpu += time.process_time() - started
+
+
+def _timed(counts: Counts, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """The frames, with the CPU that making them takes: what is done with one before the next is asked for is not counted."""
     while True:
         started = time.process_time()

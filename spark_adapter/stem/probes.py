@@ -14,6 +14,7 @@ proportion to the pairs with that key and parts within reach, and memory for one
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -25,30 +26,65 @@ from spark_adapter.stem.program import Comparison, Step
 from spark_adapter.stem.state import Part
 from spark_adapter.stem.windows import Windows
 
-__all__ = ["joined", "pairs_within"]
+__all__ = ["Effort", "joined", "pairs_within"]
 
 BLOCK = 250_000  # candidates at a time: some ten megabytes of positions, fifty of rows
 SCAN_PAIRS = 1_000_000  # pairs compared at a time in a nested loop: some hundred megabytes
 LOOP_PAIRS = 2_000_000  # where a plan asks for a nested loop on an equality: beyond this the index finds the same for less
 SAMPLE_LEFT = 64  # partial rows by which the share of pairs within their windows is estimated
 
+SCANNED_PER_FOUND = 16  # pairs that a nested loop compares in the time in which an index finds one and its rows are put together
+
 OPERATORS = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
+@dataclass(slots=True)
+class Effort:
+    """What probes had to do, counted: the same in every run, which the clock is not."""
+
+    rows_in: int = 0
+    pairs: float = 0.0
+    """Candidates that were looked at; those of a nested loop count for less."""
+    rows_out: int = 0
+
+    @property
+    def work(self) -> float:
+        return self.rows_in + self.pairs
+
+
 def joined(
-    windows: Windows, lefts: Iterator[pl.DataFrame] | Sequence[pl.DataFrame], parts: Sequence[Part], step: Step, residual: Sequence[Comparison] = ()
+    windows: Windows,
+    lefts: Iterator[pl.DataFrame] | Sequence[pl.DataFrame],
+    parts: Sequence[Part],
+    step: Step,
+    residual: Sequence[Comparison] = (),
+    only: pl.Expr | None = None,
+    effort: Effort | None = None,
 ) -> Iterator[pl.DataFrame]:
-    """The rows of `lefts` with their partners: frame by frame as they are made, none of them empty."""
+    """The rows of `lefts` with their partners: frame by frame as they are made, none of them empty.
+
+    `only` is a condition on a partner's own columns, those of the windows with a '; `effort` is added to.
+    """
     comparisons = (*step.equal, *step.other, *residual)
-    condition = reduce(lambda a, b: a & b, [*windows.conditions(), *map(_holds, comparisons)])
+    conditions = [*windows.conditions(), *map(_holds, comparisons), *([] if only is None else [only])]
+    effort = effort or Effort()
     for left in lefts:
-        reached = _reached(left, parts)
-        if not left.height or not reached:
-            continue
-        if step.scan and (not step.equal or left.height * sum(part.rows for part in reached) <= LOOP_PAIRS):
-            yield from _by_loop(windows, left, reached, condition)
-        else:
-            yield from _by_index(windows, left, reached, step, condition)
+        effort.rows_in += left.height
+        for found in _partners(windows, left, parts, step, reduce(lambda a, b: a & b, conditions), effort):
+            effort.rows_out += found.height
+            yield found
+
+
+def _partners(windows: Windows, left: pl.DataFrame, parts: Sequence[Part], step: Step, condition: pl.Expr, effort: Effort) -> Iterator[pl.DataFrame]:
+    reached = _reached(left, parts)
+    if not reached:
+        return
+    held = sum(part.rows for part in reached)
+    if step.scan and (not step.equal or left.height * held <= LOOP_PAIRS):
+        effort.pairs += left.height * held / SCANNED_PER_FOUND
+        yield from _by_loop(windows, left, reached, condition)
+    else:
+        yield from _by_index(windows, left, reached, step, condition, effort)
 
 
 def _reached(left: pl.DataFrame, parts: Sequence[Part]) -> list[Part]:
@@ -59,7 +95,7 @@ def _reached(left: pl.DataFrame, parts: Sequence[Part]) -> list[Part]:
     return [part for part in parts if part.rows and first <= part.bounds.hi[1] and part.bounds.mx[0] <= last]
 
 
-def _by_index(windows: Windows, left: pl.DataFrame, parts: Sequence[Part], step: Step, condition: pl.Expr) -> Iterator[pl.DataFrame]:
+def _by_index(windows: Windows, left: pl.DataFrame, parts: Sequence[Part], step: Step, condition: pl.Expr, effort: Effort) -> Iterator[pl.DataFrame]:
     # A column counts once in a key; a second comparison of it is checked with the rest.
     keys: dict[str, str] = {}
     for comparison in step.equal:
@@ -76,6 +112,7 @@ def _by_index(windows: Windows, left: pl.DataFrame, parts: Sequence[Part], step:
             partners.append(found if part.new else windows.with_deaths(found))
             rows.append(mine)
             held += len(mine)
+            effort.pairs += len(mine)
             if held >= BLOCK:
                 yield from _checked(windows, left[pl.Series(np.concatenate(rows))], _stacked(partners), condition)
                 rows, partners, held = [], [], 0

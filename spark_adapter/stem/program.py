@@ -33,7 +33,8 @@ __all__ = ["Cached", "Comparison", "Join", "Module", "Program", "Route", "Segmen
 
 ENTRY_BYTES = 32.0  # of a cache's key, in the plan's measure; its rows are measured by their streams' tuple_bytes
 MODULES = "modules"  # what the state of cells is called in Spark's store
-META = "meta"  # the store's key for a cell's own notes; all its other keys are names of pieces
+META = "meta"  # the store's key for a cell's own notes; all its other keys are names of pieces, and…
+PLAN = "plan "  # … this with a number, for the plans that it runs and builds for
 FOREVER = 1 << 61  # microseconds: beyond every event time, and the sum of two still fits 64 bits
 
 
@@ -186,6 +187,10 @@ class Program:
     """Share of every stream's rows that is let in at all: below 1 where keeping the windows alone takes too much of the CPU."""
     run: str = ""
     """Names the run. Spark moves its watermark by what a run has seen, and forgets that with the run; so do we."""
+    number: int = 0
+    """Counts the plans that a checkpoint was given: of two plans the one with the higher number is in force."""
+    adaptive: bool = False
+    """Whether each cell orders its own probes by what it has measured (see `routing`)."""
 
     @property
     def listening(self) -> bool:
@@ -196,6 +201,12 @@ class Program:
     def counted(self) -> bool:
         """Whether any window is counted in rows: then the order of arrival matters and there is one cell only."""
         return any(stream.rows is not None for stream in self.streams)
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The attributes that equalities compare."""
+        compared = [comparison for join in self.joins for route in join.routes for step in route.steps for comparison in step.equal]
+        return frozenset(side for comparison in compared for side in (comparison.left, comparison.right))
 
     @property
     def payload(self) -> tuple[str, ...]:

@@ -4,8 +4,8 @@ The problem: a checkpoint holds the states of some cells; the pipeline is to go 
 The method: in every old cell each piece of a stream's state is read once, in the one cell of its copies that counts it (`Grid.home`), its rows
 are parted by their coordinates in the new grid, and each part goes to all cells of its copies. There the parts are put together again, in the
 order of their deaths, to pieces as merging makes them, and named in the new cell's notes. Subresults are not moved: their rows no longer have
-all attributes by which they were spread. Notes that name none have the first batch make them from the streams' states, as when another plan
-takes over; caches are empty.
+all attributes by which they were spread. Notes that name none have the first batch make those of the plan in force from the streams' states
+(`building.make_missing`). Its program is taken along; what was built for it so far is not, and caches are empty.
 
 The guarantee: every row that was held is held again, in exactly the cells in which rows of its coordinates arrive. Complexity: one pass over
 the states; memory for a few pieces.
@@ -30,7 +30,7 @@ import polars as pl
 from spark_adapter.stem.frames import decode, encode, stacked
 from spark_adapter.stem.hashes import xxhash64
 from spark_adapter.stem.pieces import NEAR, PIECE_BYTES, Piece, bounds_of, new_name
-from spark_adapter.stem.program import META, MODULES
+from spark_adapter.stem.program import META, MODULES, PLAN
 from spark_adapter.stem.shares import Grid
 from spark_adapter.stem.shelf import as_file, from_file
 from spark_adapter.stem.state import Notes, compressed, expanded, first_death
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["MOVED", "Emptying", "Filling", "Moved", "emptied", "filled", "placed"]
 
 MOVED = "partition_key STRUCT<cell: INT>, stream STRING, death BIGINT, rows BINARY"
-NO_STREAM = ""  # of what is no row of a stream: what all cells know
+NO_STREAM = ""  # of what is no row of a stream: what all cells know; it comes first. Plans go by their keys
 TIMERS = ("$eventTimers_keyToTimestamp", "$eventTimers_timestampToKey")  # Spark's names
 
 
@@ -72,6 +72,10 @@ def emptied(cell: int, key: str, value: bytes, old: Grid, new: Grid) -> Iterator
         shared = json.dumps(Notes.read(value).shared()).encode()
         yield from (Moved(other, NO_STREAM, 0, shared) for other in range(new.cells))
         return
+    if key.startswith(PLAN):
+        if old.home(cell, ()):  # all cells have the same
+            yield from (Moved(other, key, 0, value) for other in range(new.cells))
+        return
     rows = from_file(expanded(value))
     streams = sorted({re.split("[./#]", name)[0] for name in rows.columns if name not in ("hi", "mx", "h")})
     if len(streams) > 1 or not old.home(cell, streams):
@@ -95,6 +99,11 @@ def filled(moved: Iterable[Moved], windows: Mapping[str, int]) -> Iterator[tuple
             if stream == NO_STREAM:
                 for part in of_stream:
                     notes.share(json.loads(part.data))
+                continue
+            if stream.startswith(PLAN):
+                # That of the plan before the one in force is not needed: there is nothing to go on with until another is built.
+                if int(stream.removeprefix(PLAN)) in notes.plans:
+                    yield from ((cell, stream, part.data) for part in of_stream)
                 continue
             for rows in _together(of_stream, windows[stream] // NEAR):
                 data = as_file(rows)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from spark_adapter.stem.program import Program
 from spark_adapter.stem.state import Notes
 
-__all__ = ["Heard", "idle", "listen", "wake"]
+__all__ = ["Heard", "begin", "idle", "listen", "wake"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,16 @@ class Heard:
     """Per stream that has rows the latest event time in microseconds."""
 
 
+def begin(notes: Notes) -> None:
+    """A run begins: who was silent before does not count."""
+    notes.heard = {name: [latest, None] for name, (latest, _) in notes.heard.items()}
+
+
 def wake(program: Program, notes: Notes, now: int) -> None:
-    """A run begins: nobody has been silent yet."""
+    """The first batch of a run that tells anything: nobody has been silent yet. Before it may come one that has a plan and no rows."""
     for stream in program.streams:
-        latest = notes.heard.get(stream.name, [None, None])[0]
-        notes.heard[stream.name] = [latest, now]
+        latest, seen = notes.heard.get(stream.name, (None, None))
+        notes.heard[stream.name] = [latest, now if seen is None else seen]
 
 
 def listen(program: Program, notes: Notes, heard: Heard) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,11 +21,11 @@ import pyarrow as pa
 from spark_adapter.stem.frames import stacked
 from spark_adapter.stem.index import Index, made
 from spark_adapter.stem.pieces import MERGED_BYTES, PIECE_BYTES, Bounds, Piece, bounds_of, cut, due, new_name
-from spark_adapter.stem.program import META, Module, Program
+from spark_adapter.stem.program import META, Join, Module
 from spark_adapter.stem.shelf import Shelf, as_file
 from spark_adapter.stem.windows import Windows
 
-__all__ = ["Notes", "Part", "State", "Store", "compressed", "expanded", "first_death"]
+__all__ = ["Begun", "Notes", "Part", "State", "Store", "compressed", "expanded", "first_death"]
 
 SPILLED_BYTES = 8 << 20  # new rows of more than this go to the shelf while the batch is still at work
 SAMPLE = 64  # rows of a piece by which the share of pairs within their windows is estimated
@@ -54,14 +54,34 @@ def expanded(value: bytes) -> bytes:
 
 
 @dataclass(slots=True)
+class Begun:
+    """How far a subresult is built (see `building`)."""
+
+    input: str
+    """Key of the input that is walked through."""
+    inputs: list[str]
+    """Of the join that makes it."""
+    mark: list[int] | None = None
+    """Death and hash of the last row that was joined; None before the first."""
+    per_row: float | None = None
+    """Work that a row of the input was, of those last taken."""
+    taken: int = 0
+    """How many those were."""
+
+
+@dataclass(slots=True)
 class Notes:
     """What a cell writes down for its next batch."""
 
     pieces: list[Piece] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     """Rows so far of the streams whose windows are counted in rows."""
+    plans: list[int] = field(default_factory=list)
+    """Numbers of the plan whose way is taken and, where that is another, of the plan in force."""
     modules: list[str] = field(default_factory=list)
-    """The materialized operators that are kept."""
+    """The subresults that are whole."""
+    building: dict[str, Begun] = field(default_factory=dict)
+    """Those that are not, and how far they are."""
     batch: int = 0
     run: str = ""
     latest: dict[str, int] = field(default_factory=dict)
@@ -78,11 +98,13 @@ class Notes:
         if value is None:
             return cls()
         found = json.loads(expanded(value))
-        return cls(**found | {"pieces": [Piece.read(noted) for noted in found["pieces"]]})
+        building = {key: Begun(**begun) for key, begun in found["building"].items()}
+        return cls(**found | {"pieces": [Piece.read(noted) for noted in found["pieces"]], "building": building})
 
     def written(self) -> bytes:
-        names = ("counts", "modules", "batch", "run", "latest", "caches", "heard", "passed")
+        names = ("counts", "plans", "modules", "batch", "run", "latest", "caches", "heard", "passed")
         found: dict[str, Any] = {name: getattr(self, name) for name in names}
+        found["building"] = {key: asdict(begun) for key, begun in self.building.items()}
         return compressed(json.dumps(found | {"pieces": [piece.noted() for piece in self.pieces]}).encode())
 
     def holding(self, watermark: int) -> int:
@@ -90,12 +112,12 @@ class Notes:
         return watermark if self.passed is None else max(watermark, self.passed)
 
     def shared(self) -> dict[str, Any]:
-        """What every cell knows."""
-        return {"heard": self.heard, "passed": self.passed}
+        """What every cell knows: of the plans the one in force."""
+        return {"heard": self.heard, "passed": self.passed, "plans": self.plans[-1:]}
 
     def share(self, known: Mapping[str, Any]) -> None:
         """Take over what another cell knows."""
-        self.heard, self.passed = dict(known["heard"]), known["passed"]
+        self.heard, self.passed, self.plans = dict(known["heard"]), known["passed"], list(known["plans"])
 
 
 class Part:
@@ -161,9 +183,9 @@ class Traffic:
 class State:
     """The modules of a cell in one batch."""
 
-    def __init__(self, program: Program, store: Store, notes: Notes, windows: Windows, watermark: int) -> None:
-        self.program, self.store, self.notes, self.windows = program, store, notes, windows
-        self.modules = {module.key: module for module in program.modules}
+    def __init__(self, modules: Sequence[Module], store: Store, notes: Notes, windows: Windows, watermark: int) -> None:
+        self.store, self.notes, self.windows = store, notes, windows
+        self.modules = {module.key: module for module in modules}
         self.traffic = Traffic()
         store.shelf.tidy({piece.name for piece in notes.pieces} | {name for names in notes.caches.values() for name in names})
         self.drop_dead(watermark)
@@ -184,26 +206,41 @@ class State:
         self.traffic.fetched += len(value)
         return expanded(value)
 
+    def visible(self, join: Join, k: int, target: str) -> list[Part]:
+        """What the new rows of input k may see of a target: the TimeStamp rule."""
+        return [*self.old[target], *self.new[target]] if join.inputs.index(target) < k else self.old[target]
+
     # Rows that the batch adds.
 
-    def add(self, key: str, rows: pl.DataFrame, new: bool = True) -> None:
-        """Rows of a module: new ones, or those of a subresult that was not kept before. `close` it when all have been added."""
-        pending = self._pending.setdefault(key, [])
-        pending.append(rows[["hi", "mx", "h", *self.modules[key].columns, *(self.windows.controls[3:] if new else ())]])
-        if sum(frame.estimated_size() for frame in pending) >= PIECE_BYTES:
-            self.close(key, new)
+    def begin(self, module: Module) -> None:
+        """Hold another module from now on, empty so far."""
+        self.modules[module.key] = module
+        self.old[module.key], self.new[module.key] = [], []
 
-    def close(self, key: str, new: bool = True) -> None:
+    def add(self, key: str, rows: pl.DataFrame) -> None:
+        """New rows of a module. `close` it when all have been added."""
+        pending = self._pending.setdefault(key, [])
+        pending.append(rows[["hi", "mx", "h", *self.modules[key].columns, *self.windows.controls[3:]]])
+        if sum(frame.estimated_size() for frame in pending) >= PIECE_BYTES:
+            self.close(key)
+
+    def close(self, key: str) -> None:
         rows = stacked(self._pending.pop(key, ()))
         if rows is None:
             return
         module = self.modules[key]
         for part, frame in cut(rows, module):
-            added = Part(self, new_name(), bounds_of(frame, module.counted), frame.height, new, frame)
+            added = Part(self, new_name(), bounds_of(frame, module.counted), frame.height, True, frame)
             if frame.estimated_size() >= SPILLED_BYTES and not self.windows.counted:
                 added.spill()
-            (self.new if new else self.old)[key].append(added)
+            self.new[key].append(added)
             self._unsaved.append((module, part, added))
+
+    def age(self, key: str) -> None:
+        """What was added to a module so far is made of rows that were there before the batch: none of it is new."""
+        self.close(key)
+        self.old[key] += self.new[key]
+        self.new[key] = []
 
     # The end of a batch.
 
@@ -213,8 +250,9 @@ class State:
             self._save(module, number, part, watermark)
         self.drop_dead(watermark)
         budget = MERGED_BYTES
-        turn = self.notes.batch % max(1, len(self.program.modules))
-        for module in (*self.program.modules[turn:], *self.program.modules[:turn]):
+        modules = list(self.modules.values())
+        turn = self.notes.batch % max(1, len(modules))
+        for module in (*modules[turn:], *modules[:turn]):
             budget -= self._merge(module, watermark, budget)
         value = self.notes.written()
         self.traffic.notes += len(value)

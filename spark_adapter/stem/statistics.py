@@ -1,22 +1,24 @@
-"""What a run measured, in the plan's terms: ready to be put into a new request.
+"""What a run measured, batch by batch and of late: the figures that are logged, and that a new request is made of.
 
-Every cell notes, batch by batch, what happened at each probe step, state and cache. Rows that are copied to several
-cells are counted in one. Rates are rows per second of event time. The selectivity of a step is its rows out over the pairs
-that were within their windows, which does not depend on rates, on how full the windows were, or on the length of batches;
-along a route the steps multiply to σ of all streams visited, and that is what `observed` takes. Where several routes
-visit the same streams, each counts by the pairs it saw. A batch that is run again after a failure is logged again under its number.
+Every cell notes what happened at each probe step, state and cache. Rows that are copied to several cells are counted in one. A batch's
+notes become one line of figures, which stands on its own (see `counting`); lines of the last windows, whatever plans they ran under, are
+what `estimates` looks at. Older ones are forgotten: what is measured is what the data is like now. A batch that is run again after a
+failure is logged again under its number.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-from spark_adapter.stem.program import Program
+from models.request import Query
+from spark_adapter.stem.estimates import Period, estimates, longest_window, recent
+from spark_adapter.stem.sketch import distinct, merged
 from spark_adapter.stem.skew import Frequent
 
-__all__ = ["Measured", "StepCounts"]
+__all__ = ["Measured"]
 
 
 @dataclass(slots=True)
@@ -25,6 +27,7 @@ class _Stream:
     late: int = 0
     idle_late: int = 0
     shed: int = 0
+    bytes: int = 0
     first: int | None = None
     last: int | None = None
 
@@ -40,48 +43,68 @@ class _Stream:
         self.late += note["late"]
         self.idle_late += note["idle_late"]
         self.shed += note["shed"]
+        self.bytes += note.get("bytes", 0)
         if "first" in note:
             self.first = note["first"] if self.first is None else min(self.first, note["first"])
             self.last = note["last"] if self.last is None else max(self.last, note["last"])
 
+    def said(self, name: str) -> dict[str, Any]:
+        said = {"stream": name, "rows": self.rows, "late": self.late, "idle_late": self.idle_late, "shed": self.shed, "rate": self.rate}
+        return said | {"bytes": self.bytes, "first": self.first, "last": self.last}
+
+
+Place = tuple[str, str, int, str, tuple[str, ...], tuple[str, ...]]
+"""Of a step: operator, input, number, target, and the streams that arrive at it and that it joins."""
+
 
 @dataclass(slots=True)
-class StepCounts:
-    """What happened at one probe step: of a batch in its cell, of the whole run here."""
-
+class _Step:
     rows_in: int = 0
     rows_out: int = 0
     pairs: float = 0.0
-    """Pairs of an arriving row and a row of the state that were within their windows."""
-    measured: int = 0
-    """Those of the rows out whose pairs were counted; a cache answers without looking at pairs."""
+    matched: int = 0
     cpu: float = 0.0
     shed: int = 0
+    sampled: int = 0
 
-    def noted(self) -> tuple[float, ...]:
-        """In the form of a cell's note; `add` takes it."""
-        return astuple(self)
-
-    def add(self, rows_in: int, rows_out: int, pairs: float, measured: int, cpu: float, shed: int) -> None:
+    def add(self, counts: Sequence[Any]) -> None:
+        rows_in, rows_out, pairs, matched, cpu, shed, sampled = counts
         self.rows_in += rows_in
         self.rows_out += rows_out
         self.pairs += pairs
-        self.measured += measured
+        self.matched += matched
         self.cpu += cpu
         self.shed += shed
+        self.sampled |= sampled
+
+    def said(self, place: Place) -> dict[str, Any]:
+        operator, name, number, target, arriving, joined = place
+        return (
+            {"operator": operator, "input": name, "step": number, "target": target, "arriving": list(arriving), "joined": list(joined)}
+            | {"rows_in": self.rows_in, "shed": self.shed, "rows_out": self.rows_out}
+            | {"pairs": self.pairs, "matched": self.matched, "sampled": bool(self.sampled)}
+            | {"selectivity": self.matched / self.pairs if self.pairs > 0 else None, "cpu_seconds": self.cpu}
+        )
 
 
 @dataclass(slots=True)
 class _Figures:
     streams: dict[str, _Stream] = field(default_factory=dict)
-    steps: dict[tuple[str, str, int], StepCounts] = field(default_factory=dict)
+    steps: dict[Place, _Step] = field(default_factory=dict)
     caches: dict[str, list[int]] = field(default_factory=dict)
     """Key → hits, misses."""
     cpu: dict[str, float] = field(default_factory=dict)
     frequent: Frequent = field(default_factory=Frequent)
     results: int = 0
+    work: float = 0.0
+    """Rows that came or probed and candidates they looked at, and what was built for another plan: the same in every run, which CPU is not."""
     restored: int = 0
     traffic: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def skew(self) -> dict[str, float]:
+        """Per attribute the share of its most frequent value."""
+        return self.frequent.shares({name: seen.rows for name, seen in self.streams.items()})
 
     def add(self, note: Mapping[str, Any]) -> None:
         for what, number in note["traffic"].items():
@@ -89,8 +112,12 @@ class _Figures:
         for name, seen in note.get("streams", {}).items():
             self.streams.setdefault(name, _Stream()).add(seen)
             self.frequent.add(seen.get("most", {}))
-        for operator, name, i, *counts in note.get("steps", ()):
-            self.steps.setdefault((operator, name, i), StepCounts()).add(*counts)
+        for operator, name, streams, steps in note.get("routes", ()):
+            arriving = tuple(streams.split("+"))
+            for i, (target, key, *counts) in enumerate(steps):
+                joined = tuple(key.split("+"))
+                self.steps.setdefault((operator, name, i, target, arriving, joined), _Step()).add(counts)
+                arriving += joined
         for key, seen in note.get("caches", {}).items():
             asked = self.caches.setdefault(key, [0, 0])
             asked[0] += seen["hits"]
@@ -98,23 +125,109 @@ class _Figures:
         for part, seconds in note.get("cpu", {}).items():
             self.cpu[part] = self.cpu.get(part, 0.0) + seconds
         self.results += note.get("results", 0)
+        self.work += sum(note.get("work", {}).values())
         self.restored += note.get("worker", {}).get("restored", 0)
 
 
 @dataclass(slots=True)
-class _Workers:
-    """What the processes that work off cells hold, by what each cell last said."""
+class _Held:
+    """What cells hold, by what each last said: a cell that is idle still holds it. Which states and caches there are is what the latest note says."""
 
-    cells: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    states: dict[int, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    caches: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    workers: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    pieces: dict[int, int] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict)
+    plans: tuple[int, int] = (0, 0)
+    """The numbers of the plan whose way is taken and of the one in force, which may still have to build what it keeps."""
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The plan's names of each cache: caches of a group are one."""
+    idle: Sequence[str] = ()
+    """Streams that nobody waits for."""
+    watermark: int | None = None
+    """The one that holds, in microseconds."""
+
+    def add(self, note: Mapping[str, Any]) -> None:
+        cell = note["cell"]
+        self.states[cell], self.pieces[cell], self.modules = note["states"], note["pieces"], note["modules"]
+        self.plans = note["plan"], note["in_force"]
+        self.idle = note.get("idle", self.idle)
+        if "watermark" in note:
+            self.watermark = max(note["watermark"], note["watermark"] if self.watermark is None else self.watermark)
+        if "caches" in note:
+            self.caches[cell] = note["caches"]
+            self.names = {key: seen["names"] for key, seen in note["caches"].items()}
+        if "worker" in note:
+            self.workers[cell] = note["worker"]
+
+    def kept(self) -> list[dict[str, Any]]:
+        found = []
+        for name, key in self.modules.items():
+            sizes = [states[name] for states in self.states.values() if name in states]
+            found.append({"state": name, "streams": key.split("+"), "rows": sum(rows for rows, _ in sizes), "bytes": sum(size for _, size in sizes)})
+        return found
+
+    def cached(self, asked: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
+        found = []
+        for key, names in self.names.items():
+            hits, misses = asked.get(key, (0, 0))
+            seen = [caches[key] for caches in self.caches.values() if key in caches]
+            rows, size = sum(cache["rows"] for cache in seen), sum(cache["bytes"] for cache in seen)
+            found += [{"cache": name, "hits": hits, "misses": misses, "rows": rows, "bytes": size} for name in names]
+        return found
 
     def said(self, restored: int) -> dict[str, int]:
-        private = {cell["name"]: cell["private"] for cell in self.cells.values()}
+        """What the processes that work off cells hold."""
+        private = {worker["name"]: worker["private"] for worker in self.workers.values()}
         return {
-            "disk_bytes": sum(cell["disk"] for cell in self.cells.values()),
+            "disk_bytes": sum(worker["disk"] for worker in self.workers.values()),
             "memory_bytes": sum(private.values()),
             "processes": len(private),
             "restored": restored,
         }
+
+
+class _Values:
+    """Distinct values of attributes in the windows of their streams: a sketch per batch, for as long as the window reaches back."""
+
+    def __init__(self, query: Query) -> None:
+        self._windows = {stream.name: stream.window for stream in query.streams}
+        self._batches: dict[str, deque[tuple[int, int, int, Mapping[str, str]]]] = {name: deque() for name in self._windows}
+        """Per stream and batch: its first and last event time, its rows, and the sketch of every attribute."""
+        self._whole: dict[str, bool] = dict.fromkeys(self._windows, False)
+
+    def add(self, notes: Sequence[Mapping[str, Any]]) -> None:
+        for name, batches in self._batches.items():
+            seen = [note["streams"][name] for note in notes if "distinct" in note.get("streams", {}).get(name, {})]
+            if seen:
+                attributes = sorted({side for part in seen for side in part["distinct"]})
+                sketches = {side: merged(part["distinct"][side] for part in seen if side in part["distinct"]) for side in attributes}
+                first, last = min(part["first"] for part in seen), max(part["last"] for part in seen)
+                batches.append((first, last, sum(part["rows"] for part in seen), sketches))
+                self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        """Let go of the batches most of which is out of the window; what is left is whole once there was such a batch."""
+        batches, window = self._batches[name], self._windows[name]
+        newest = max(last for _, last, _, _ in batches)
+        while len(batches) > 1:
+            if window.rows is not None:
+                outside = sum(rows for _, _, rows, _ in batches) - batches[0][2] / 2 > window.rows
+            else:
+                outside = (batches[0][0] + batches[0][1]) / 2 < newest - 1e6 * (window.seconds or 0)
+            if not outside:
+                return
+            batches.popleft()
+            self._whole[name] = True
+
+    def said(self) -> dict[str, float]:
+        """Per attribute, of streams whose whole window was seen in this run."""
+        found: dict[str, float] = {}
+        for name, batches in sorted(self._batches.items()):
+            if self._whole[name]:
+                for side in sorted({side for *_, sketches in batches for side in sketches}):
+                    found[side] = max(1.0, distinct(merged(sketches[side] for *_, sketches in batches if side in sketches)))
+        return found
 
 
 def _store(traffic: Mapping[str, int]) -> dict[str, int]:
@@ -130,18 +243,16 @@ def _store(traffic: Mapping[str, int]) -> dict[str, int]:
 
 
 class Measured:
-    """The figures of one run, so far."""
+    """The figures of one run: of every batch, of the whole run, and of its last windows."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, query: Query, delays: Mapping[str, int] | None = None) -> None:
+        """`delays`: by how many milliseconds the watermark trails each stream."""
+        self.query, self.delays = query, delays or {}
         self.total = _Figures()
-        self._states: dict[tuple[int, str], Sequence[int]] = {}
-        """(cell, state) → rows and bytes when last heard of: a cell that is idle still holds them."""
-        self._caches: dict[tuple[int, str], tuple[int, float]] = {}
-        self._workers = _Workers()
-        self._pieces: dict[int, int] = {}
-        self._idle: list[str] = []
-        self._watermark: int | None = None
+        self._held = _Held()
+        self._values = _Values(query)
+        self._periods: list[Period] = []
+        self._measured: dict[str, Any] | None = None
 
     def add(self, notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Take in the notes of one batch; returns that batch's figures."""
@@ -149,95 +260,43 @@ class Measured:
         for note in notes:
             batch.add(note)
             self.total.add(note)
-            for name, size in note["states"].items():
-                self._states[note["cell"], name] = size
-            for key, seen in note.get("caches", {}).items():
-                self._caches[note["cell"], key] = (seen["rows"], seen["bytes"])
-            self._pieces[note["cell"]] = note["pieces"]
-            self._idle = note.get("idle", self._idle)
-            if "watermark" in note:
-                self._watermark = max(note["watermark"], note["watermark"] if self._watermark is None else self._watermark)
-            if "worker" in note:
-                self._workers.cells[note["cell"]] = note["worker"]
-        return self._said(batch)
+            self._held.add(note)
+        self._values.add(notes)
+        line = self._said(batch) | {"distinct": self._values.said(), "skew": self.total.skew}
+        rates = self.measured()["rates"]
+        self._periods = recent([*self._periods, Period.of(line)], longest_window(self.query, rates))
+        self._measured = None
+        return line
 
     def summary(self) -> dict[str, Any]:
-        """The figures of the whole run, and what they say of the query."""
+        """The figures of the whole run, and what its last windows say of the query."""
         return self._said(self.total) | {"measured": self.measured()}
 
-    def measured(self) -> dict[str, Any]:
-        """Rates, selectivities of single predicates and of sub-joins: the names and places of a request."""
-        selectivity: dict[tuple[str, ...], list[float]] = {}
-        predicates: dict[int, list[float]] = {}
-        inside = {stream.name: 1.0 for stream in self.program.streams}
-        for join in self.program.joins:
-            for route in join.routes:
-                sigma = inside.get(route.input)
-                for i, step in enumerate(route.steps):
-                    seen = self.total.steps.get((join.name, route.name, i))
-                    if seen is None or seen.pairs <= 0 or sigma is None or step.target not in inside:
-                        break
-                    comparisons = (*step.equal, *step.other)
-                    if len(comparisons) == 1:
-                        found = predicates.setdefault(comparisons[0].predicate, [0.0, 0.0])
-                        found[0] += seen.measured
-                        found[1] += seen.pairs
-                    sigma *= inside[step.target] * seen.measured / seen.pairs
-                    weighed = selectivity.setdefault(tuple(sorted((*step.arriving, *step.target.split("+")))), [0.0, 0.0])
-                    weighed[0] += sigma * seen.pairs
-                    weighed[1] += seen.pairs
-            whole = selectivity.get(tuple(join.output.split("+")))
-            if whole is not None:
-                inside[join.output] = whole[0] / whole[1]
-        return {
-            "rates": {f"{name}.rate": seen.rate for name, seen in sorted(self.total.streams.items()) if seen.rate is not None},
-            "selectivities": {f"predicates[{p}].selectivity": min(1.0, made / pairs) for p, (made, pairs) in sorted(predicates.items()) if pairs > 0},
-            "observed": [
-                {"streams": list(streams), "selectivity": min(1.0, made / pairs)}
-                for streams, (made, pairs) in sorted(selectivity.items())
-                if pairs > 0
-            ],
-            "skew": self.total.frequent.shares({name: seen.rows for name, seen in self.total.streams.items()}),
-        }
+    def measured(self, query: Query | None = None) -> dict[str, Any]:
+        """Of the last windows: the names and places of a request (see `estimates`), for another form of the query where one is given."""
+        if query is not None and query.predicates != self.query.predicates:
+            return estimates(query, self._periods)
+        if self._measured is None:
+            self._measured = estimates(self.query, self._periods)
+        return self._measured
 
     def _said(self, figures: _Figures) -> dict[str, Any]:
-        steps = []
-        for join in self.program.joins:
-            for route in join.routes:
-                for i, step in enumerate(route.steps):
-                    seen = figures.steps.get((join.name, route.name, i))
-                    if seen is not None:
-                        steps.append(
-                            {"operator": join.name, "input": route.name, "step": i, "target": self._name(step.target)}
-                            | {"rows_in": seen.rows_in, "shed": seen.shed, "rows_out": seen.rows_out}
-                            | {"selectivity": seen.measured / seen.pairs if seen.pairs > 0 else None, "cpu_seconds": seen.cpu}
-                        )
+        plan, in_force = self._held.plans
         return {
-            "streams": [
-                {"stream": stream.name, "rows": arrived.rows, "late": arrived.late, "idle_late": arrived.idle_late}
-                | {"shed": arrived.shed, "rate": arrived.rate}
-                for stream in self.program.streams
-                if (arrived := figures.streams.get(stream.name)) is not None
-            ],
-            "steps": steps,
-            "states": [
-                {"state": module.name, "streams": list(module.streams)} | dict(zip(("rows", "bytes"), self._held(module.name), strict=True))
-                for module in self.program.modules
-            ],
-            "caches": [
-                {"cache": segment.name, "hits": figures.caches.get(segment.cache, [0, 0])[0], "misses": figures.caches.get(segment.cache, [0, 0])[1]}
-                | dict(zip(("rows", "bytes"), self._cached(segment.cache), strict=True))
-                for join in self.program.joins
-                for route in join.routes
-                for segment in route.segments
-            ],
+            "plan": plan,
+            "building": plan != in_force,
+            "streams": [arrived.said(stream.name) for stream in self.query.streams if (arrived := figures.streams.get(stream.name)) is not None],
+            "steps": [step.said(place) for place, step in figures.steps.items()],
+            "states": self._held.kept(),
+            "caches": self._held.cached(figures.caches),
             "results": figures.results,
+            "work": figures.work,
             "shed": {"rows": sum(seen.shed for seen in figures.streams.values()), "probes": sum(seen.shed for seen in figures.steps.values())},
-            "workers": self._workers.said(figures.restored),
-            "pieces": sum(self._pieces.values()),
-            "watermark": self._watermark,
+            "workers": self._held.said(figures.restored),
+            "pieces": sum(self._held.pieces.values()),
+            "watermark": self._held.watermark,
             "watermark_held_by": self._holder(),
-            "idle": list(self._idle),
+            "idle": list(self._held.idle),
             "store": _store(figures.traffic),
             "cpu_seconds": dict(sorted(figures.cpu.items())),
         }
@@ -248,23 +307,12 @@ class Measured:
         Without seconds where it has had no row in this run: then there is no watermark but that of the run before.
         """
         reached: dict[str, int] = {}
-        for stream in self.program.streams:
-            if stream.name in self._idle:
+        for stream in self.query.streams:
+            if stream.name in self._held.idle:
                 continue
             seen = self.total.streams.get(stream.name)
             if seen is None or seen.last is None:
                 return {"stream": stream.name, "seconds": None} if any(other.rows for other in self.total.streams.values()) else None
-            reached[stream.name] = seen.last - 1000 * (stream.delay or 0)
+            reached[stream.name] = seen.last - 1000 * self.delays.get(stream.name, 0)
         last = min(reached, key=lambda name: (reached[name], name))
         return {"stream": last, "seconds": (max(reached.values()) - reached[last]) / 1e6}
-
-    def _name(self, key: str) -> str:
-        return next(module.name for module in self.program.modules if module.key == key)
-
-    def _held(self, name: str) -> tuple[int, int]:
-        sizes = [size for (_, state), size in self._states.items() if state == name]
-        return sum(size[0] for size in sizes), sum(size[1] for size in sizes)
-
-    def _cached(self, key: str) -> tuple[int, float]:
-        sizes = [size for (_, cache), size in self._caches.items() if cache == key]
-        return sum(size[0] for size in sizes), sum(size[1] for size in sizes)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from spark_adapter.stem.program import META, MODULES, Program
+from spark_adapter.stem.program import META, MODULES, PLAN, Program
 from spark_adapter.stem.shares import Grid
 
 if TYPE_CHECKING:
@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from spark_adapter.stem.shelf import Shelf
     from spark_adapter.stem.silence import Heard
 
-__all__ = ["NOW", "OUTPUT", "PACKETS", "CellProcessor", "Packer", "Unpacker", "local_folders"]
+__all__ = ["CHANGED", "NOW", "OUTPUT", "PACKETS", "CellProcessor", "Packer", "Unpacker", "local_folders"]
 
 PACKETS = "cell INT, stream STRING, rows BINARY"
 OUTPUT = "rows BINARY, file STRING, note STRING"
 NOW = "now"  # the column of the batch's time, in milliseconds, where streams may be idle
 TOLD = ""  # in place of a stream: a packet without rows that tells a cell what the batch has (see `silence`)
+CHANGED = "/plan"  # in place of a stream: a packet that is a change of the plan (see `switching`)
 RESULT_ROWS = 100_000  # rows of one packet of results: some ten megabytes
 BEFORE_ALL = -(1 << 62)  # the watermark while there is none
 
@@ -147,7 +148,7 @@ class _Store:
 
     def get(self, key: str) -> bytes | None:
         found = self.state.getValue((key,))
-        self.restored += found is not None and key != META
+        self.restored += found is not None and key != META and not key.startswith(PLAN)
         return None if found is None else bytes(found[0])
 
     def put(self, key: str, value: bytes) -> None:
@@ -164,8 +165,8 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
     after the last results have left, and results need no more memory than a slice of them.
     """
 
-    def __init__(self, program: Program, grid: Grid, keys: tuple[int, ...], folder: str) -> None:
-        self.program, self.grid, self.folder = program, grid, folder
+    def __init__(self, program: Program, grid: Grid, keys: tuple[int, ...]) -> None:
+        self.program, self.grid = program, grid
         self.cells = {key: cell for cell, key in enumerate(keys)}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -178,20 +179,24 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
 
         from spark_adapter.stem.frames import decode
         from spark_adapter.stem.operator import work_off
+        from spark_adapter.stem.text import program_told
 
         packets: dict[str, list[pl.DataFrame]] = {}
+        changed: list[Program] = []
         told: list[dict[str, Any]] = []
         for some in rows:
             for stream, packet in zip(some["stream"], some["rows"], strict=True):
                 if stream == TOLD:
                     told.append(json.loads(bytes(packet)))
-                else:
+                elif stream != CHANGED:
                     packets.setdefault(stream, []).append(decode(bytes(packet)))
+                elif (program := program_told(bytes(packet))) is not None:
+                    changed.append(program)
         arrivals = {stream: pl.concat(frames) for stream, frames in packets.items()}
         del packets
         cell = self.cells[int(key[0])]
         store = self._store(cell)
-        batch = work_off(self.program, self.grid, cell, store, arrivals, _watermark(timerValues), _heard(told))
+        batch = work_off(self.program, self.grid, cell, store, arrivals, _watermark(timerValues), changed, _heard(told))
         outcome = yield from _handed_out(batch, store.shelf)
         yield self._noted(store, outcome)
 
@@ -216,7 +221,7 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         from spark_adapter.stem.shelf import Shelf
 
         disks = local_folders()
-        return _Store(self.state, Shelf(disks[cell % len(disks)] / self.folder / str(cell)))
+        return _Store(self.state, Shelf(disks[cell % len(disks)] / self.program.run / str(cell)))
 
     def _noted(self, store: _Store, outcome: Outcome) -> pd.DataFrame:
         """The cell's note, after its timer is set to when the next of its state dies."""

@@ -77,7 +77,7 @@ def _lines(run: Run) -> list[dict[str, Any]]:
     plan = plan_of(run)
     names = [stream.name for stream in plan.query.streams]
     program = program_of(plan, dict.fromkeys(names, 1))
-    measured, store, lines = Measured(program), Memory(), []
+    measured, store, lines = Measured(plan.query), Memory(), []
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         write(run, Path(folder))

@@ -9,7 +9,7 @@ import random
 import tempfile
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,18 +101,33 @@ class Cells:
     slices: list[int] = field(default_factory=list)
     """Rows of each frame of results."""
     stores: dict[int, Memory] = field(default_factory=dict)
+    adaptive: bool = False
+    """Whether cells order their own probes."""
     program: Program = field(init=False)
+    """What the run was started with."""
     grid: Grid = field(init=False)
+    _told: tuple[Program, ...] = ()
+    _number: int = 0
 
     def __post_init__(self) -> None:
         self.grid = choose_grid(self.plan.query, self.parallelism)
         self.use(self.plan)
 
     def use(self, plan: Plan) -> None:
-        """Go on with another plan over the same states."""
-        self.plan = plan
+        """Go on with another plan over the same states, after a restart."""
         self.runs += 1
-        self.program = program_of(plan, {stream.name: 1 for stream in plan.query.streams}, self.delays, f"run {self.runs}", self.idle_after)
+        self.program = replace(self._programmed(plan), number=0)
+        self.change(plan)
+
+    def change(self, plan: Plan) -> None:
+        """Go on with another plan from the next batch on, without a restart."""
+        self.plan = plan
+        self._told = (self._programmed(plan),)
+
+    def _programmed(self, plan: Plan) -> Program:
+        self._number += 1
+        program = program_of(plan, {stream.name: 1 for stream in plan.query.streams}, self.delays, f"run {self.runs}", self.idle_after)
+        return replace(program, number=self._number, adaptive=self.adaptive)
 
     def work_off(self, batch: Batch, watermark: int, now: int = 0) -> Counter[tuple[int, ...]]:
         """The results of a batch; where streams may be idle, `now` is its time in milliseconds."""
@@ -127,14 +142,16 @@ class Cells:
                 if comes.any():
                     arrivals[name] = frame.filter(pl.Series(comes))
             store = self.stores.setdefault(cell, Memory())
-            if not arrivals and not (heard and frames):
+            if not arrivals and not self._told and not (heard and frames):
                 self.outcomes.append(evict(self.program, self.grid, cell, store, watermark))
                 continue
-            results, outcome = drained(work_off(self.program, self.grid, cell, store, arrivals, watermark, heard if frames else None))
+            worked = work_off(self.program, self.grid, cell, store, arrivals, watermark, self._told, heard if frames else None)
+            results, outcome = drained(worked)
             self.outcomes.append(outcome)
             self.slices += [frame.height for frame in results]
             for frame in results:
                 found.update(frame.iter_rows())
+        self._told = ()
         return found
 
     def _frame(self, stream: Stream, rows: Sequence[Arrival]) -> pl.DataFrame:
@@ -144,7 +161,10 @@ class Cells:
         return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64))
 
     def rescale(self, parallelism: int) -> None:
-        """Lay the states out for another number of cells, on workers that have no copies; caches and subresults are made anew."""
+        """Lay the states out for another number of cells, on workers that have no copies; caches and subresults are made anew.
+
+        The run that goes on was started with the same plan as the one before, so nobody is told of any: cells know which is in force.
+        """
         old, self.grid = self.grid, choose_grid(self.plan.query, parallelism)
         moved = [
             part
@@ -156,7 +176,8 @@ class Cells:
         windows = {stream.name: stream.window for stream in self.program.streams}
         for cell, key, value in filled(sorted(moved, key=lambda part: (part.cell, part.stream, part.death)), windows):
             self.stores.setdefault(cell, Memory()).put(key, value)
-        self.use(self.plan)
+        self.runs += 1
+        self.program = replace(self.program, run=f"run {self.runs}")
 
 
 def by_definition(query: Query, batches: Sequence[tuple[Batch, int]]) -> Counter[tuple[int, ...]]:

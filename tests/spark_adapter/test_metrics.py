@@ -13,7 +13,7 @@ from tests.spark_adapter.plans import make_plan, make_query
 def test_the_text_has_the_figures_of_the_run() -> None:
     query = make_query({"a": 5, "b": 5}, ["a.x = b.x"])
     cells = Cells(make_plan(query, ["a", "b"]))
-    measured = Measured(cells.program)
+    measured = Measured(cells.plan.query)
     planned = cells.plan.cost.model_copy(update={"memory_bytes": 1000.0, "memory_tuples": 10.0})
     made = 0
     for batch, watermark in steady(query, seconds=6, per_second=10, values=3):

@@ -64,7 +64,7 @@ def test_a_stream_that_stalls_is_named() -> None:
     """State grows for as long as one stream holds the watermark: a person must see which."""
     query = make_query({"a": 5, "b": 5}, ["a.x = b.x"])
     cells = Cells(make_plan(query, ["a", "b"]), delays={"a": 0, "b": 0})
-    measured = stem_statistics.Measured(cells.program)
+    measured = stem_statistics.Measured(cells.plan.query)
     for minute in range(5):
         row = {"id": minute, "ts": minute * 60 * SECOND, "x": 1, "y": 1}
         cells.work_off({"a": [row]} if minute else {"a": [row], "b": [row]}, -1)

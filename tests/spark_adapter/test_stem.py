@@ -167,8 +167,8 @@ def test_another_plan_goes_on_with_a_checkpoint_and_another_query_is_refused(spa
     with pytest.raises(CheckpointError, match="made by engine stem, not native"):
         compiled(CHAIN, "native")
     manifest = tmp_path / "checkpoint" / "watersmeet.json"
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": "watersmeet.checkpoint/4"}))
-    with pytest.raises(CheckpointError, match=r"another version of watersmeet: its format is watersmeet.checkpoint/4, .* a new folder"):
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": "watersmeet.checkpoint/5"}))
+    with pytest.raises(CheckpointError, match=r"another version of watersmeet: its format is watersmeet.checkpoint/5, .* a new folder"):
         compiled(CHAIN)
 
 

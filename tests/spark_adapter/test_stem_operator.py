@@ -183,7 +183,7 @@ def test_rows_that_are_not_let_in_are_counted_exactly(parallelism: int) -> None:
     """In a window that outlasts the run a state holds every row that came in: what it lacks was shed."""
     query = query_of({"r": 60.0, "s": 60.0, "t": 60.0}, [("r.x", "=", "s.x"), ("s.y", "=", "t.y")])
     cells, _ = run(with_shares(make_plan(query, ["r", "s", "t"]), {}, admitted=0.5), steady(query, seconds=20, per_second=60, values=40), parallelism)
-    measured = Measured(cells.program)
+    measured = Measured(cells.plan.query)
     for outcome in cells.outcomes:
         measured.add([outcome.statistics])
     said = measured.summary()
@@ -200,7 +200,7 @@ def test_probes_that_are_not_made_are_counted_exactly(parallelism: int, caches: 
     plan = with_caches(with_shares(make_plan(CHAIN, ["r", "s", "t"]), {("join-1", "r", 0): 0.3}), caches)
     once = [{"id": k, "ts": 0, "x": k, "y": k} for k in range(400)]
     cells, found = run(plan, [({"s": once, "t": once}, -1), ({"r": once}, -1)], parallelism)
-    measured = Measured(cells.program)
+    measured = Measured(cells.plan.query)
     for outcome in cells.outcomes:
         measured.add([outcome.statistics])
     said = measured.summary()
@@ -318,7 +318,7 @@ def test_a_cell_without_rows_lets_go_of_everything_dead() -> None:
     cells, _ = run(plan, steady(CHAIN, seconds=10, per_second=10, values=3))
     assert cells.outcomes[-1].expires is not None
     cells.work_off({}, 100 * SECOND)
-    assert set(cells.stores[0].content) == {"meta"}
+    assert set(cells.stores[0].content) == {"meta", "plan 1"}
     assert cells.outcomes[-1].expires is None
     assert cells.outcomes[-1].statistics["states"]["join-1"] == [0, 0]
 
@@ -344,7 +344,7 @@ def test_the_share_of_a_frequent_value_is_measured_and_chance_is_no_skew(paralle
         for batch, watermark in steady(CHAIN, seconds=30, per_second=40, values=200)
     ]
     cells, _ = run(make_plan(CHAIN, ["r", "s", "t"]), batches, parallelism)
-    measured = Measured(cells.program)
+    measured = Measured(cells.plan.query)
     for outcome in cells.outcomes:
         measured.add([outcome.statistics])
     skew = measured.summary()["measured"]["skew"]
@@ -356,7 +356,7 @@ def test_the_share_of_a_frequent_value_is_measured_and_chance_is_no_skew(paralle
 def test_measured_rates_and_selectivities_are_those_of_the_data(shape: list[object], parallelism: int) -> None:
     plan = make_plan(CHAIN, shape)  # type: ignore[arg-type]
     cells, _ = run(plan, steady(CHAIN, seconds=40, per_second=20, values=10), parallelism)
-    measured = Measured(cells.program)
+    measured = Measured(cells.plan.query)
     for outcome in cells.outcomes:
         measured.add([outcome.statistics])
     said = measured.summary()["measured"]

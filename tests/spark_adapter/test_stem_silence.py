@@ -57,7 +57,7 @@ def test_all_cells_go_on_by_the_streams_that_are_not_idle(case: Case, data: st.D
     times = list(itertools.accumulate(steps))
     starts = [0]
     cells, found = Cells(case.plan, case.parallelism, case.delays, idle_after), Counter[tuple[int, ...]]()
-    measured = Measured(cells.program)
+    measured = Measured(cells.plan.query)
     for n, (batch, watermark) in enumerate(zip(batches, watermarks(batches, case.delays), strict=True)):
         if n and data.draw(st.booleans()):
             starts.append(n)
@@ -82,7 +82,7 @@ def test_state_is_let_go_while_a_stream_is_silent_and_nobody_is_said_to_hold_it(
     held = {}
     for idle_after in (None, 3000):
         cells = Cells(PLAN, 2, {"a": 0, "b": 0}, {"b": idle_after} if idle_after else None)
-        measured = Measured(cells.program)
+        measured = Measured(cells.plan.query)
         for n, (batch, watermark) in enumerate(zip(batches, watermarks(batches, {"a": 0, "b": 0}), strict=True)):
             cells.work_off(batch, watermark, 1000 * n)
         for outcome in cells.outcomes:

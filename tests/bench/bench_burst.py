@@ -1,0 +1,180 @@
+"""Papers 1 and 2 on the operator: caches through a burst, and allocations through a drift, chosen as it runs against fixed ones.
+
+    python -m tests.bench.bench_burst [--seconds 60] [--rate 200]
+
+Both run the operator alone, in one cell, in this process; the loop looks after every batch of a second and asks `solvers.replan`. CPU is the
+operator's for all of its work, states included.
+
+1. Paper 1, Fig. 12. R(A) ⋈ S(A, B) ⋈ T(B) as one multi-way join; values come in the same order in all streams, once each in R and S and
+   five times in T, whose rate is five times theirs. For a third of the time the rate of R is twenty times as high, each value coming
+   twenty times. Fixed choices: no cache, R⋈S cached in T's pipeline, T⋈S cached in R's pipeline. Printed is the share of all lookups that
+   a cache answered and the rows that came per CPU second, before, in and after the burst.
+2. Paper 2, Fig. 6. A chain A–B–C–D whose selectivities go from SEL1 (0.01, 0.01, 0.05) to SEL2 (0.03, 0.03, 0.05) at three tenths and to
+   SEL3 (0.03, 0.03, 0.1) at seven tenths of the time; beyond the paper, the rate of A doubles in the last two tenths. The CPU is capped
+   at 30 % of what SEL2 takes without shedding. Fixed allocations: those that are best for SEL1, where nothing has to be shed, for SEL2
+   and for SEL3. Printed are results per CPU second, and the CPU taken against the cap: an allocation that is made for less load takes
+   more than there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before polars is read
+
+import itertools
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.commands.replanning import asking
+from models.plan import Plan
+from models.replan import Thresholds
+from models.request import Options, PlanRequest
+from solvers.planner import plan as planned
+from spark_adapter.adapt import Adapting, Answer, Ask
+from tests.spark_adapter.in_process import InProcess, Stretch, Worked, arrivals, cut
+
+__all__ = ["main"]
+
+WARM_UP = 10  # seconds at the start that are not counted: windows fill
+Values = Mapping[str, Mapping[str, int]]
+
+
+def with_options(options: Options) -> Ask:
+    """The solvers in this process, told how to search."""
+    here = asking(None, Thresholds(), 1.0)
+
+    def ask(plan: Plan, request: PlanRequest, measured: Mapping[str, float]) -> Answer:
+        return here(plan, request.model_copy(update={"options": options}), measured)
+
+    return ask
+
+
+def request_of(streams: Sequence[Mapping[str, Any]], predicates: Sequence[str], options: Options, **more: Any) -> PlanRequest:
+    query = {"streams": list(streams), "predicates": [dict(zip(("left", "right"), text.split(" = "), strict=True)) for text in predicates]}
+    return PlanRequest.model_validate({"query": query, **more}).model_copy(update={"options": options})
+
+
+# Paper 1.
+
+WINDOW = 10.0
+BURST = 20
+CACHED = Options.model_validate({"method": "mjoin", "caches": "auto", "time_limit": 10.0})
+UNCACHED = Options.model_validate({"method": "mjoin", "caches": "off", "time_limit": 10.0})
+PHASES = ("before", "in the burst", "after")
+
+
+def burst(rate: float, seconds: float) -> None:
+    domain = round(rate * WINDOW)
+    values: Values = {"R": {"A": domain}, "S": {"A": domain, "B": domain}, "T": {"B": domain}}
+
+    def request(factor: int, options: Options) -> PlanRequest:
+        rates = {"R": factor * rate, "S": rate, "T": 5 * rate}
+        streams = [{"name": name, "rate": rates[name], "window": {"seconds": WINDOW}, "tuple_bytes": 32, "distinct": values[name]} for name in "RST"]
+        return request_of(streams, ["R.A = S.A", "S.B = T.B"], options)
+
+    third = seconds / 3
+    stretches = {
+        "R": [Stretch(length, factor * rate, values["R"], factor) for length, factor in ((WARM_UP + third, 1), (third, BURST), (third, 1))],
+        "S": [Stretch(WARM_UP + seconds, rate, values["S"], 1)],
+        "T": [Stretch(WARM_UP + seconds, 5 * rate, values["T"], 5)],
+    }
+    calm, busy = (planned(request(factor, CACHED)) for factor in (1, BURST))
+    fixed = {
+        "no cache": planned(request(1, UNCACHED)),
+        f"caches for calm ({_caches(calm)})": calm,
+        f"caches for bursts ({_caches(busy)})": busy,
+    }
+    batches = cut(arrivals(stretches), 1.0)
+    runs = {title: InProcess(plan) for title, plan in fixed.items()}
+    for run in runs.values():
+        run.run(batches)
+    adaptive = InProcess(calm)
+    said: list[str] = []
+    adaptive.run(batches, Adapting(adaptive, with_options(CACHED), say=lambda line: said.append(f"{len(adaptive.batches):4} {line}")).look)
+    runs["adaptive"] = adaptive
+    assert len({sum(batch.results for batch in run.batches) for run in runs.values()}) == 1, "two plans gave different results"
+    ends = [round(WARM_UP + k * third) for k in range(4)]
+    print(f"\n1. caches through a burst: share of lookups answered from caches | rows per CPU second, {', '.join(PHASES)}", flush=True)
+    for title, run in runs.items():
+        parts = [run.batches[start:end] for start, end in itertools.pairwise(ends)]
+        shares = " ".join(f"{_answered(part):6.1%}" for part in parts)
+        speeds = " ".join(f"{sum(s['rows'] for b in part for s in b.line['streams']) / sum(b.cpu for b in part):9,.0f}" for part in parts)
+        print(f"   {title:40} {shares} | {speeds}", flush=True)
+    print(f"   adaptive: {len(adaptive.changes)} changes", *(line for line in said if "changed" in line), sep="\n     ", flush=True)
+
+
+def _caches(plan: Plan) -> str:
+    return ", ".join(f"{'⋈'.join(cache.streams)} in {cache.input}'s" for cache in plan.caches) or "none"
+
+
+def _answered(batches: Sequence[Worked]) -> float:
+    hits = sum(cache["hits"] for batch in batches for cache in batch.line["caches"])
+    lookups = sum(step["rows_in"] for batch in batches for step in batch.line["steps"])
+    return float(hits / lookups)
+
+
+# Paper 2.
+
+SELECTIVITIES = {"SEL1": (0.01, 0.01, 0.05), "SEL2": (0.03, 0.03, 0.05), "SEL3": (0.03, 0.03, 0.1)}
+HELD = 100  # rows of a window
+CHAIN = ["A.x = B.x", "B.y = C.y", "C.z = D.z"]
+SHARED = Options.model_validate({"caches": "off", "time_limit": 10.0})
+
+
+def _keys(name: str) -> dict[str, dict[str, int]]:
+    x, y, z = (round(1 / selectivity) for selectivity in SELECTIVITIES[name])
+    return {"A": {"x": x}, "B": {"x": x, "y": y}, "C": {"y": y, "z": z}, "D": {"z": z}}
+
+
+def allocations(rate: float, seconds: float) -> None:
+    def request(name: str, cpu: float | None) -> PlanRequest:
+        window = {"seconds": HELD / rate}
+        streams = [{"name": stream, "rate": rate, "window": window, "distinct": values} for stream, values in _keys(name).items()]
+        return request_of(streams, CHAIN, SHARED, resources={} if cpu is None else {"cpu": cpu})
+
+    lengths = (("SEL1", 0.3, 1.0), ("SEL2", 0.4, 1.0), ("SEL3", 0.1, 1.0), ("SEL3", 0.2, 2.0))
+    stretches = {
+        stream: [Stretch(part * seconds, rate * (factor if stream == "A" else 1.0), _keys(name)[stream]) for name, part, factor in lengths]
+        for stream in "ABCD"
+    }
+    batches = cut(arrivals(stretches, seed=1), 1.0)
+    # What the operator takes, and not what the model says it would: the loop compares the cap with what is measured.
+    full = InProcess(planned(request("SEL2", None)))
+    full.run(batches)
+    start, end = round(0.35 * seconds), round(0.7 * seconds)
+    measured = sum(batch.cpu for batch in full.batches[start:end]) / (end - start)
+    cap, modelled = 0.3 * measured, 0.3 * full.plan.cost.cpu
+    runs: dict[str, InProcess] = {"nothing shed": full}
+    for name in SELECTIVITIES:
+        runs[f"allocation for {name}"] = InProcess(planned(request(name, modelled)))
+        runs[f"allocation for {name}"].run(batches)
+    begin = planned(request("SEL1", modelled))
+    adaptive = InProcess(begin.model_copy(update={"resources": begin.resources.model_copy(update={"cpu": cap})}))
+    said: list[str] = []
+    adaptive.run(batches, Adapting(adaptive, with_options(SHARED), say=lambda line: said.append(f"{len(adaptive.batches):4} {line}")).look)
+    runs["adaptive"] = adaptive
+    print(f"\n2. allocations through a drift, CPU capped at {cap:.3f}: results per CPU second | CPU taken over the cap, SEL1, SEL2, SEL3", flush=True)
+    ends = [0, round(0.3 * seconds), round(0.7 * seconds), len(batches)]
+    for title, run in runs.items():
+        parts = [run.batches[start:end] for start, end in itertools.pairwise(ends)]
+        speeds = " ".join(f"{sum(b.results for b in part) / sum(b.cpu for b in part):9,.0f}" for part in parts)
+        taken = " ".join(f"{sum(b.cpu for b in part) / len(part) / cap:6.2f}" for part in parts)
+        whole = sum(batch.results for batch in run.batches) / sum(batch.cpu for batch in run.batches)
+        print(f"   {title:24} {speeds} | {taken} | all {whole:9,.0f}, {sum(batch.results for batch in run.batches):12,} results", flush=True)
+    print(f"   adaptive: {len(adaptive.changes)} changes", *(line for line in said if "changed" in line), sep="\n     ", flush=True)
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--rate", type=float, default=200)
+    given = parser.parse_args(list(arguments))
+    burst(given.rate, given.seconds)
+    allocations(given.rate, given.seconds)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
