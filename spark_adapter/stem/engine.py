@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark import SparkContext
@@ -25,7 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 from pyspark.sql import types as T  # noqa: N812 - everyone's name for it
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from models.bindings import Bindings
+from models.bindings import Bindings, Routing
 from models.plan import Plan
 from spark_adapter.expressions import quoted
 from spark_adapter.sources import attributes, result_columns
@@ -91,7 +92,7 @@ def programmed(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame],
     """
     widths = {name: len(_row(frame).fields) for name, frame in streams.items()}
     delays = {name: _milliseconds(frame.sparkSession, bindings.streams[name].watermark) for name, frame in streams.items()}
-    return program_of(plan, widths, delays, folder)
+    return replace(program_of(plan, widths, delays, folder), adaptive=bindings.routing is Routing.ADAPTIVE)
 
 
 def stem(program: Program, plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid: Grid, partitions: int, control: str) -> DataFrame:
