@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from models.base import Identifier, Model
 
-__all__ = ["Bindings", "Sink", "Source", "StreamBinding", "Trigger"]
+__all__ = ["Bindings", "Routing", "Sink", "Source", "StreamBinding", "Trigger"]
 
 Expression = Annotated[str, Field(min_length=1, max_length=4096)]
 
@@ -63,6 +64,13 @@ class Trigger(Model):
         return self
 
 
+class Routing(StrEnum):
+    """Who orders probes: the plan, for all cells; or each cell of engine stem for itself, by what it measures."""
+
+    FIXED = "fixed"
+    ADAPTIVE = "adaptive"
+
+
 class Bindings(Model):
     """Sources, columns, sink and settings of one pipeline."""
 
@@ -76,5 +84,7 @@ class Bindings(Model):
     """Folder of the pipeline's checkpoint."""
     trigger: Trigger = Trigger()
     """When micro-batches run."""
+    routing: Annotated[Routing, Field(examples=["adaptive"])] = Routing.FIXED
+    """Whether each cell orders its probes itself; worth it where cells see different data."""
     spark: Annotated[dict[str, str], Field(examples=[{"spark.sql.shuffle.partitions": "2"}])] = {}
     """Spark settings."""

@@ -13,7 +13,7 @@ from uuid import uuid4
 from pyspark import SparkFiles
 from pyspark.sql import DataFrame, SparkSession
 
-from models.bindings import Bindings, Trigger
+from models.bindings import Bindings, Routing, Trigger
 from models.plan import Plan
 from spark_adapter import ENGINES
 from spark_adapter.changes import Changes
@@ -211,6 +211,8 @@ def _native(
     plan: Plan, bindings: Bindings, spark: SparkSession, streams: Mapping[str, DataFrame], folder: Folder, manifest: Mapping[str, Any] | None
 ) -> Pipeline:
     """Spark's joins keep their states by their place in the tree: only the same plan can go on with them."""
+    if bindings.routing is Routing.ADAPTIVE:
+        raise BindingError([("/routing", "engine native probes in the plan's order; for routing: adaptive use engine stem")])
     results = native(plan, bindings, streams)
     kept = layout_of(plan, bindings, streams, spark) | {"plan": plan.fingerprint}
     if manifest is not None:

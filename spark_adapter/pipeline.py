@@ -213,6 +213,7 @@ class Pipeline:
     def keep(self, gain: float | None = None, reasons: Sequence[str] = ()) -> None:
         """Write down that the plan in force was looked at and stays: a line of `decisions.jsonl`."""
         if self._changes is not None:
+            self._collect()
             self._changes.keep(self._seen[0] + 1, gain, reasons)
 
     def _running(self) -> StreamingQuery:
@@ -252,10 +253,9 @@ class Pipeline:
     def _collect(self) -> None:
         """Take in the progress of batches since the last call."""
         with self._lock:
-            reports = self._unread()
-            if self._changes is not None and reports and self._changes.notice():
+            if self._changes is not None and self._changes.notice():
                 self._folder.write(PLAN_FILE, self.plan.model_dump_json(indent=1))
-            for report in reports:
+            for report in self._unread():
                 self._take(report)
 
     def _unread(self) -> list[Mapping[str, Any]]:

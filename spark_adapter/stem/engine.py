@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,7 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 from pyspark.sql import types as T  # noqa: N812 - everyone's name for it
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from models.bindings import Bindings
+from models.bindings import Bindings, Routing
 from models.plan import Plan
 from spark_adapter.expressions import milliseconds, quoted
 from spark_adapter.sources import attributes, result_columns
@@ -77,7 +78,7 @@ def programmed(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame],
     delays = {name: milliseconds(frame.sparkSession, bindings.streams[name].watermark) for name, frame in streams.items()}
     silences = {name: bindings.streams[name].idle_after for name in streams}
     idle_after = {name: milliseconds(streams[name].sparkSession, text) for name, text in silences.items() if text is not None}
-    return program_of(plan, widths, delays, folder, idle_after)
+    return replace(program_of(plan, widths, delays, folder, idle_after), adaptive=bindings.routing is Routing.ADAPTIVE)
 
 
 def stem(

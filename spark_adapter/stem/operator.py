@@ -9,7 +9,7 @@ Operators run inputs first; what an operator makes is the new rows of its output
 other.
 
 This file is the sequence; `switching` says whose plan is run, `windows` which rows go together, `state` gets pieces in and out, `probes` joins,
-`caches` are paper 1's, `building` makes subresults that another plan will keep.
+`caches` are paper 1's, `building` makes subresults that another plan will keep, `routing` orders probes where each cell may do so itself.
 Frames of partial rows pass from step to step as they are made, and results leave in slices: no more than a block of each step is held.
 
 The guarantee: exactly the results of contract §1, whatever plan, cells, caches and batches. Complexity: that of the joins; the state is not
@@ -31,6 +31,7 @@ from spark_adapter.stem.counting import Counts, Tally
 from spark_adapter.stem.frames import chosen, stacked
 from spark_adapter.stem.probes import Effort, joined, pairs_within
 from spark_adapter.stem.program import FOREVER, META, Join, Module, Program, Route, Segment, Step
+from spark_adapter.stem.routing import Routing
 from spark_adapter.stem.shares import Grid
 from spark_adapter.stem.silence import Heard, begin, idle, listen, wake
 from spark_adapter.stem.sketch import sketch
@@ -122,7 +123,8 @@ class _Batch:
         """The one that holds: streams that are idle need not have reached it."""
         self.notes = notes
         self.ways = ways_of(program, told, store, notes)
-        self.program = self.ways.taken
+        self.routing = Routing(notes.orders, notes.probed)
+        self.program = self.routing.applied(self.ways.taken) if program.adaptive else self.ways.taken
         self.windows = Windows(program, notes.counts)
         self.state = State(self.ways.held, store, notes, self.windows, watermark)
         self.caches = Caches(self.program, self.state, watermark)
@@ -148,6 +150,8 @@ class _Batch:
             work["building"] = building.work
             settled(self.ways, self.state.store, self.notes)
         built = time.process_time()
+        if self.program.adaptive:
+            self.routing.learn(self.program, self.efforts)
         caches = self.caches.keep(self.grid, self.cell)
         if self.heard is not None:
             listen(self.program, self.notes, self.heard)

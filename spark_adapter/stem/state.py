@@ -86,6 +86,10 @@ class Notes:
     run: str = ""
     latest: dict[str, int] = field(default_factory=dict)
     """The latest event time of each stream in this run."""
+    orders: dict[str, list[str]] = field(default_factory=dict)
+    """Per route the order of probes that the cell has chosen (see `routing`)…"""
+    probed: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    """… and what it has measured."""
     caches: dict[str, list[str]] = field(default_factory=dict)
     """Per cache the names of its keys and of its rows on the shelf: caches are no state, and empty where the shelf has lost them."""
     heard: dict[str, list[int | None]] = field(default_factory=dict)
@@ -102,7 +106,7 @@ class Notes:
         return cls(**found | {"pieces": [Piece.read(noted) for noted in found["pieces"]], "building": building})
 
     def written(self) -> bytes:
-        names = ("counts", "plans", "modules", "batch", "run", "latest", "caches", "heard", "passed")
+        names = ("counts", "plans", "modules", "batch", "run", "latest", "orders", "probed", "caches", "heard", "passed")
         found: dict[str, Any] = {name: getattr(self, name) for name in names}
         found["building"] = {key: asdict(begun) for key, begun in self.building.items()}
         return compressed(json.dumps(found | {"pieces": [piece.noted() for piece in self.pieces]}).encode())

@@ -12,10 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import spark_adapter
+from models.bindings import Routing
 from models.plan import Plan
 from spark_adapter.control import CONTROL, Control, kind_of, without_control
 from spark_adapter.decisions import DECISIONS, Decision, read_decisions
-from spark_adapter.errors import AdapterError, ChangeError, PlanError, SheddingError
+from spark_adapter.errors import AdapterError, BindingError, ChangeError, PlanError, SheddingError
 from spark_adapter.pipeline import PLAN_FILE, Pipeline
 from spark_adapter.stem.program import program_of
 from tests.spark_adapter.cells import reordered, with_caches, with_shares
@@ -73,7 +74,7 @@ def test_a_running_pipeline_changes_its_plan_and_goes_on_with_it_after_a_restart
     pipeline.change(CACHED.model_dump(mode="json", by_alias=True), kind="caches")
     write_batch(tmp_path, rows, 2, 6)
     worked_off(pipeline)
-    assert pipeline.progress.rows == 90
+    assert pipeline.progress.rows == 90, "plans are no rows"
     assert pipeline.plan == CACHED and not pipeline.changing
     assert json.loads((tmp_path / "checkpoint" / PLAN_FILE).read_text())["fingerprint"] == "cached"
     pipeline.stop()
@@ -101,7 +102,7 @@ def test_a_running_pipeline_changes_its_plan_and_goes_on_with_it_after_a_restart
     assert decisions(tmp_path) == found
 
     # A start with another plan takes over.
-    pipeline = started(spark, tmp_path, RIGHT)
+    pipeline = started(spark, tmp_path, RIGHT, routing="adaptive")
     write_batch(tmp_path, rows, 4, 6)
     worked_off(pipeline)
     pipeline.change(ORDERS)
@@ -150,6 +151,8 @@ def test_a_change_that_is_refused_leaves_nothing_behind(spark: SparkSession, tmp
     own = bindings_of(tmp_path, schemas, checkpoint=str(tmp_path / "native"), sink={"format": "noop"}, trigger={})
     with pytest.raises(ChangeError, match="engine native cannot"):
         spark_adapter.compile(LEFT, own, spark, "native").change(FLAT)
+    with pytest.raises(BindingError, match="for routing: adaptive use engine stem"):
+        spark_adapter.compile(LEFT, own.model_copy(update={"routing": Routing.ADAPTIVE}), spark, "native")
     assert [path.name for path in sorted((tmp_path / "checkpoint" / CONTROL).iterdir()) if not path.name.startswith(".")] == ["00000001.json"]
     assert [(line.decision, line.batch) for line in decisions(tmp_path)] == [("start", 0)]
 
