@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from spark_adapter.stem import pieces
 from spark_adapter.stem.program import META
+from spark_adapter.stem.program import PLAN as PLAN_KEY
 from spark_adapter.stem.relayout import placed
 from spark_adapter.stem.shelf import from_file
 from spark_adapter.stem.state import Notes, expanded
@@ -81,4 +82,36 @@ def test_a_cell_that_no_row_comes_to_lets_go_of_what_it_was_given() -> None:
         cells.work_off(batch, watermark)
     cells.rescale(4)
     cells.work_off({}, 100 * SECOND)
-    assert all(set(store.content) == {META} for store in cells.stores.values())
+    assert all(set(store.content) == {META, f"{PLAN_KEY}1"} for store in cells.stores.values()), "its notes, and the plan in force"
+
+
+def test_a_plan_that_took_over_goes_on_in_other_cells_with_its_subresults() -> None:
+    """A change of plan, then of cells: the run that was started with a flat plan goes on with the one in force."""
+    batches = steady(CHAIN, seconds=12, per_second=6, values=3)
+    cells, found = Cells(make_plan(CHAIN, ["a", "b", "c", "d"]), 2), Counter[tuple[int, ...]]()
+    for n, (batch, watermark) in enumerate(batches):
+        if n == 4:
+            cells.change(PLAN)
+        if n == 8:
+            cells.rescale(4)
+        found += cells.work_off(batch, watermark)
+    assert found == by_definition(CHAIN, batches) and found.total() > 100
+    for store in cells.stores.values():
+        notes = Notes.read(store.get(META))
+        assert (notes.plans, "a+b" in notes.modules) == ([2], True)
+
+
+def test_another_plan_takes_over_after_a_change_of_cells() -> None:
+    """Once in the first batch of the new cells, which have no subresult yet, and once later."""
+    batches = steady(CHAIN, seconds=12, per_second=6, values=3)
+    other = make_plan(CHAIN, ["a", "b", ["c", "d"]])
+    for changed in (6, 9):
+        cells, found = Cells(PLAN, 4), Counter[tuple[int, ...]]()
+        for n, (batch, watermark) in enumerate(batches):
+            if n == 6:
+                cells.rescale(3)
+            if n == changed:
+                cells.change(other)
+            found += cells.work_off(batch, watermark)
+        assert found == by_definition(CHAIN, batches) and found.total() > 100
+        assert all(Notes.read(store.get(META)).modules == ["c+d"] for store in cells.stores.values())
