@@ -29,6 +29,7 @@ from solvers.model.point import Caps, point_of
 from solvers.model.tree import joins, leaf_mask
 from tests.graphs import SHAPES, queries
 from tests.solvers.brute_force import best_within, every_plan, frontier
+from tests.solvers.clocks import Looks
 from tests.solvers.search_models import keyed_model, mixed_model, paper3_model
 
 ROUNDED = 1.0 + 1e-9
@@ -150,17 +151,6 @@ def test_large_graphs_have_a_plan_and_a_bound_below_it(n: int, shape: str) -> No
     assert 0.0 < found.bound <= found.best.cpu
     assert set(bits(model.graph.all)) == set(range(n))
     assert all(len(node.inputs) >= 2 and model.graph.connected(node.mask) for node in joins(found.best.tree))
-
-
-class Looks:
-    """A clock that moves on by one second whenever somebody looks at it: how far a search comes does not depend on the machine."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        self.now += 1.0
-        return self.now
 
 
 @pytest.mark.parametrize("looks", [60, 100, 300, 1000])
