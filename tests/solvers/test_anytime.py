@@ -29,6 +29,7 @@ from solvers.model.point import Caps, point_of
 from solvers.model.tree import joins, leaf_mask
 from tests.graphs import SHAPES, queries
 from tests.solvers.brute_force import best_within, every_plan, frontier
+from tests.solvers.clocks import Looks
 from tests.solvers.search_models import keyed_model, mixed_model, paper3_model
 
 ROUNDED = 1.0 + 1e-9
@@ -159,17 +160,6 @@ def test_large_graphs_come_to_an_end_and_are_not_worse_than_two_layer(n: int) ->
     found, other = anytime(problem, Deadline.after(300.0)), two_layer(problem, Deadline.after(300.0))
     assert found.termination is other.termination is Termination.COMPLETE
     assert found.best.cpu <= other.best.cpu * ROUNDED
-
-
-class Looks:
-    """A clock that moves on by one second whenever somebody looks at it: how far a search comes does not depend on the machine."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        self.now += 1.0
-        return self.now
 
 
 @pytest.mark.parametrize("looks", [60, 100, 300, 1000])
