@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from models.fingerprint import fingerprint
 from models.plan import EstimateRequest, Plan
@@ -75,6 +76,9 @@ def places_of(plan: Plan, names: Sequence[str]) -> tuple[Place, ...]:
         entries = _candidate(problem, priced, place)[1].figures.entries
         share = cache.entries / entries if 0.0 < cache.entries < entries * ROUNDED_DOWN else 1.0
         found.append(replace(place, share=share))
+    for one, other in combinations(found, 2):
+        if (one.join, one.arriving) == (other.join, other.arriving) and one.first <= other.last and other.first <= one.last:
+            raise ShapeError(f"{other.name} answers a step that {one.name} answers already", "/caches")
     return tuple(found)
 
 

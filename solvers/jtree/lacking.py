@@ -93,7 +93,7 @@ def most_headroom(problem: Problem, solver: Solver, deadline: Deadline, chosen_a
         if gain is None:
             factor = math.inf
             break
-        if rising and gain <= 1.0 + AT_A_CAP:
+        if rising and (gain <= 1.0 + AT_A_CAP or factor * gain <= factor):  # a factor below 1e-308 has few digits and may not rise any more
             break
         if gain > 0.0:
             factor *= max(gain, 1.0) if rising else gain

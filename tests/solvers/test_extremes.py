@@ -58,3 +58,14 @@ def test_figures_that_only_their_sum_takes_out_of_range_are_refused() -> None:
     document = {"query": {"streams": streams, "predicates": [{"left": "a.x", "right": "b.x", "selectivity": 1e-307}]}}
     with pytest.raises(RangeError):
         plan(PlanRequest.model_validate(document))
+
+
+def test_a_cap_whose_factor_on_the_rates_is_below_the_range_ends_in_a_plan() -> None:
+    """That factor has so few digits that multiplying it by a little more than one leaves it as it is."""
+    figures = (("a", 9600, 60, 150), ("b", 8, 1800, 200), ("c", 3, 3600, 250), ("d", 0.1, 7200, 120), ("e", 0.5, 3600, 90), ("f", 400, 120, 110))
+    streams = [{"name": name, "rate": rate, "window": {"seconds": seconds}, "tuple_bytes": held} for name, rate, seconds, held in figures]
+    selectivities = {"b": 7e-5, "c": 1e-4, "d": 1.4e-3, "e": 3e-4, "f": 1e-5}
+    predicates = [{"left": f"a.{other}", "right": f"{other}.a", "selectivity": selectivity} for other, selectivity in selectivities.items()]
+    document = {"query": {"streams": streams, "predicates": predicates}, "resources": {"cpu": 1.0, "memory_bytes": 1e-307}}
+    made = plan(PlanRequest.model_validate(document))
+    assert not made.qualified and made.shortfall is not None
