@@ -68,15 +68,20 @@ class Folder:
 
     def write(self, name: str, text: str) -> None:
         """Replace the text in one step: readers see the old text or the new one, never a part."""
+        draft = self.draft(name, text)
+        target = self._child(name)
+        self._files.delete(target, False)
+        self._files.rename(draft, target)
+
+    def draft(self, name: str, text: str) -> Any:
+        """The text beside where it will be; its path there."""
         draft = self._child(_draft(name))
         stream = self._files.create(draft, True)
         try:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
-        target = self._child(name)
-        self._files.delete(target, False)
-        self._files.rename(draft, target)
+        return draft
 
 
 class Log:

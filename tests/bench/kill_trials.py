@@ -23,6 +23,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import spark_adapter
+from models.request import Query
 from spark_adapter.pipeline import STATISTICS
 from spark_adapter.session import open_session
 from tests.spark_adapter.cells import with_caches
@@ -71,7 +72,7 @@ def committed(folder: Path) -> int:
     return sum(1 for path in commits.glob("[0-9]*")) if commits.exists() else 0
 
 
-def written(folder: Path) -> Counter[tuple[int, ...]]:
+def written(folder: Path, query: Query = QUERY) -> Counter[tuple[int, ...]]:
     """The rows of the files that the sink's own log says are there."""
     entries: dict[str, None] = {}
     for log in sorted((folder / "out" / "_spark_metadata").glob("[0-9]*")):
@@ -81,7 +82,7 @@ def written(folder: Path) -> Counter[tuple[int, ...]]:
     for path in entries:
         for line in Path(unquote(urlparse(path).path)).read_text().splitlines():
             row = json.loads(line)
-            found[tuple(row[stream.name]["id"] for stream in QUERY.streams)] += 1
+            found[tuple(row[stream.name]["id"] for stream in query.streams)] += 1
     return found
 
 

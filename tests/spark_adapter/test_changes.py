@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +18,8 @@ from spark_adapter.errors import AdapterError, BindingError, ChangeError, PlanEr
 from spark_adapter.pipeline import PLAN_FILE, Pipeline
 from spark_adapter.stem.program import program_of
 from tests.spark_adapter.cells import reordered, with_caches, with_shares
-from tests.spark_adapter.nested_loop import Row
 from tests.spark_adapter.plans import bindings_of, make_plan, make_query
-from tests.spark_adapter.runs import NO_LAST_BATCH, SCHEMA, generated, ids, true_ids
+from tests.spark_adapter.runs import NO_LAST_BATCH, SCHEMA, generated, ids, true_ids, write_batch
 
 QUERY = make_query({"a": 8, "b": 6, "c": 9}, ["a.x = b.x", "b.y = c.y"])
 FLAT = make_plan(QUERY, ["a", "b", "c"])
@@ -30,17 +27,6 @@ LEFT = make_plan(QUERY, [["a", "b"], "c"])
 RIGHT = make_plan(QUERY, ["a", ["b", "c"]])
 ORDERS = reordered(FLAT, {("join-1", "b"): (1, 0)}).model_copy(update={"fingerprint": "orders"})
 CACHED = with_caches(FLAT, [("join-1", "c", 0, 1, "prefix", 1e6)]).model_copy(update={"fingerprint": "cached"})
-
-
-def write_batch(folder: Path, rows: Mapping[str, Sequence[Row]], k: int, of: int) -> None:
-    """The k-th file of every stream, complete when Spark sees it."""
-    for name, listed in rows.items():
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        part = listed[k * len(listed) // of : (k + 1) * len(listed) // of]
-        draft = folder / name / f".{k:05}"
-        draft.write_text("".join(json.dumps({**row, "ts": row["ts"].isoformat()}) + "\n" for row in part))
-        os.utime(draft, (1_000_000_000 + k, 1_000_000_000 + k))
-        draft.rename(folder / name / f"{k:05}.json")
 
 
 def started(spark: SparkSession, folder: Path, plan: Plan, **more: Any) -> Pipeline:
