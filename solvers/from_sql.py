@@ -40,7 +40,7 @@ def from_sql(request: SqlRequest) -> SqlMeaning:
 
 def _meaning(request: SqlRequest, faults: Faults) -> SqlMeaning:
     text, statement = parsed(request.sql, request.dialect)
-    select = the_select(text, statement)
+    select = the_select(text, statement, faults)
     joined = read_from(text, select, faults)
     _stop_at(faults)
     columns = Columns(text, joined)

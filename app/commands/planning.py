@@ -27,7 +27,9 @@ M = TypeVar("M", bound="BaseModel")
 
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of a command that plans."""
-    parser.add_argument("file", metavar="FILE", help="a request, or a plan to make again, as JSON or YAML, or a SQL query (.sql); - is standard input")
+    parser.add_argument(
+        "file", metavar="FILE", help="a request, or a plan to make again, as JSON or YAML, or a SQL query (.sql); - is standard input"
+    )
     add_sql_arguments(parser)
     parser.add_argument("--url", help="ask this server instead of planning here; its key, if it asks for one, is WATERSMEET_API_KEY")
     parser.add_argument("--method", help=f"overrides the request's options.method: {', '.join(Method)}")

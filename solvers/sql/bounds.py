@@ -99,4 +99,4 @@ def share(bound: Bound, bounds: Mapping[Pair, Bound], lengths: Mapping[str, int]
     """
     i, j = bound.earlier, bound.later
     back = bounds[j, i].length if (j, i) in counted else lengths[j]
-    return min(1.0, max(SHORTEST, bound.length + back) / (lengths[i] + back))
+    return min(1.0, max(SHORTEST, bound.length + back) / max(SHORTEST, lengths[i] + back))

@@ -84,9 +84,7 @@ class Columns:
                 raise self.text.fault(inner, f"{inner.sql(self.text.dialect)} has no value; write the value itself")
             changing = isinstance(inner, CHANGING) or (isinstance(inner, exp.Anonymous) and inner.name.lower() in CHANGING_NAMES)
             if steady and changing:
-                raise self.text.fault(
-                    inner, f"{inner.sql(self.text.dialect)} is not the same every time it is computed, so no row can be joined by it"
-                )
+                raise self.text.fault(inner, f"{inner.sql(self.text.dialect)} is not the same every time it is computed; nothing can be joined by it")
 
     def _resolved(self, column: exp.Column) -> tuple[str, list[exp.Identifier | exp.Star]]:
         """The relation's name as it is written in FROM, and the parts of the name after it."""

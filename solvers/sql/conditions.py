@@ -210,11 +210,9 @@ def _infer(text: Text, comparisons: Sequence[TwoSided], event_times: dict[str, e
 
 
 def _two_times(text: Text, one: TwoSided, side: Side, known: exp.Expr) -> FaultError:
-    name = side.relation
-    return text.fault(
-        one.node,
-        f"{name} is compared with intervals by {known.sql('spark')} and by {side.text}; say which is its event time: streams.{name}.event_time",
-    )
+    name, first = side.relation, known.sql("spark")
+    said = f"say which is its event time, in the statistics: streams.{name}.event_time"
+    return text.fault(one.node, f"{name} is compared with intervals by {first} and by {side.text}; {said}")
 
 
 def _bounds(one: TwoSided) -> Iterator[Bound]:

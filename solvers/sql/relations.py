@@ -46,7 +46,7 @@ CLAUSES = {
     "for_": ("FOR", "FOR is not taken"),
     "top": ("TOP", "TOP is not planned: a stream of results does not end"),
 }
-TAKEN = {"kind", "hint", "expressions", "from_", "joins", "where", "operation_modifiers", "limit_options"}
+TAKEN = {"hint", "expressions", "from_", "joins", "where", "operation_modifiers", "limit_options"}
 OF_A_TABLE = {"this", "db", "catalog", "alias", "joins"}
 
 
@@ -75,8 +75,8 @@ class From:
     """Whether it says how it would be joined, which is the plan's to say."""
 
 
-def the_select(text: Text, statement: exp.Expr) -> exp.Select:
-    """The query itself. Raises FaultError for any other statement, and for clauses that no plan can follow."""
+def the_select(text: Text, statement: exp.Expr, faults: Faults) -> exp.Select:
+    """The query itself; clauses that no plan can follow are in `faults`. Raises FaultError for any other statement."""
     while isinstance(statement, exp.Subquery) and set(_given(statement)) <= {"this"}:
         statement = statement.this
     if isinstance(statement, exp.SetOperation):
@@ -84,13 +84,10 @@ def the_select(text: Text, statement: exp.Expr) -> exp.Select:
     if not isinstance(statement, exp.Select):
         raise text.fault(statement, "only a SELECT is planned; give the SELECT alone")
     for name in _given(statement):
-        if name in CLAUSES:
-            keyword, sentence = CLAUSES[name]
-            raise text.fault(_node(statement.args[name]), sentence, keyword)
         if name not in TAKEN:
-            raise text.fault(_node(statement.args[name]), f"{name.strip('_').upper()} is not planned")
-    if statement.args.get("kind"):
-        raise text.fault(statement, f"SELECT AS {statement.args['kind']} is not planned")
+            keyword, sentence = CLAUSES.get(name, ("", f"{name.strip('_').upper()} is not planned"))
+            with faults.gathered():
+                raise text.fault(_node(statement.args[name]), sentence, keyword)
     if statement.args.get("from_") is None:
         raise text.fault(statement, "there is no FROM: name the streams that are joined")
     return statement

@@ -59,10 +59,13 @@ class Text:
     tokens: tuple[Token, ...]
 
     def fault(self, node: exp.Expr, sentence: str, keyword: str = "") -> FaultError:
-        """The sentence, with the place of the node; or of the last `keyword` before it, or the first one at all."""
-        starts = [int(inner.meta["start"]) for inner in node.walk() if "start" in inner.meta]
+        """The sentence, with the place of the node, or of what it is part of; or of the last `keyword` before it, or the first one at all."""
+        starts = _starts(node)
+        while not starts and node.parent is not None:
+            node = node.parent
+            starts = _starts(node)
         if keyword:
-            found = [token.start for token in self.tokens if token.text.upper() == keyword]
+            found = [token.start for token in self.tokens if token.text.upper().split()[:1] == [keyword]]
             before = [start for start in found if starts and start < min(starts)]
             starts = before[-1:] or found[:1] or starts
         return self.fault_at(min(starts, default=0), sentence)
@@ -70,6 +73,10 @@ class Text:
     def fault_at(self, start: int, sentence: str) -> FaultError:
         line, column = self.sql.count("\n", 0, start) + 1, start - self.sql.rfind("\n", 0, start)
         return FaultError(SQL, f"line {line}, column {column}: {sentence}")
+
+
+def _starts(node: exp.Expr) -> list[int]:
+    return [int(inner.meta["start"]) for inner in node.walk() if "start" in inner.meta]
 
 
 def sqlglots(dialect: str) -> str:
@@ -118,6 +125,8 @@ def _unreadable(text: Text, error: TokenError) -> FaultError:
 
 def _unparsed(text: Text, error: dict[str, Any]) -> FaultError:
     said = str(error["description"] or "this is not SQL").split(" but got <Token")[0].rstrip(".")
+    if "<class" in said:
+        said = "something is missing"
     shown = str(error["highlight"] or "")
     start = len(str(error["start_context"] or ""))
     before = text.sql.find(str(error["start_context"] or "") + shown)
