@@ -43,6 +43,8 @@ def _meaning(request: SqlRequest, faults: Faults) -> SqlMeaning:
     select = the_select(text, statement, faults)
     joined = read_from(text, select, faults)
     _stop_at(faults)
+    if len(joined.relations) == 1:
+        raise text.fault(select, "there is one stream and nothing to join it with")
     columns = Columns(text, joined)
     given = _given_times(text, columns, request.statistics, faults)
     conditions = read_conditions(text, columns, given, faults)
@@ -91,7 +93,10 @@ def _bindings(joined: From, conditions: Conditions, attributes: Attributes, resu
             "columns": attributes.expressions.get(relation.name, {}),
             "where": where[0] if len(where) == 1 else " AND ".join(f"({condition})" for condition in where),
         }
-    return BindingsDraft.model_validate({"streams": streams, "select": results})
+    try:
+        return BindingsDraft.model_validate({"streams": streams, "select": results})
+    except ValidationError as failure:
+        raise SqlError([("/sql", f"{where.rpartition('/')[2]}: {what}") for where, what in errors_of(failure, BindingsDraft)]) from None
 
 
 def _request(given: Statistics, figures: Figures, predicates: list[Named]) -> PlanRequest:

@@ -14,52 +14,15 @@ from sqlglot import exp
 
 from solvers.sql.bounds import Bound
 from solvers.sql.columns import Columns
-from solvers.sql.intervals import interval, microseconds
+from solvers.sql.comparisons import MIRRORED, Side, TwoSided, bounds_of, taken_apart
+from solvers.sql.intervals import microseconds
 from solvers.sql.text import FaultError, Faults, Text
 
-__all__ = ["Conditions", "Side", "TwoSided", "read_conditions"]
+__all__ = ["Conditions", "read_conditions"]
 
 OPERATORS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 INVERTED = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 ONE_EACH = "write it with one stream on each side of =, <, <=, >, >= or !="
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One side of a comparison: an expression over one relation, and an interval that is added to it."""
-
-    relation: str
-    base: exp.Expr
-    """In Spark's words, over the relation's columns."""
-    offset: int | None
-    """In microseconds; None where no interval is added."""
-
-    @property
-    def text(self) -> str:
-        return self.base.sql("spark")
-
-    @property
-    def moved(self) -> exp.Expr:
-        """The whole side."""
-        if not self.offset:
-            return self.base
-        return exp.Add(this=exp.paren(self.base, copy=False) if isinstance(self.base, exp.Binary) else self.base, expression=interval(self.offset))
-
-
-@dataclass(frozen=True, slots=True)
-class TwoSided:
-    """A comparison between two relations."""
-
-    left: Side
-    op: str
-    right: Side
-    node: exp.Expr
-
-    @property
-    def timed(self) -> bool:
-        """Whether an interval stands in it."""
-        return self.left.offset is not None or self.right.offset is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +59,7 @@ def read_conditions(text: Text, columns: Columns, given: Mapping[str, exp.Expr],
     times = {relation: base.sql("spark") for relation, base in event_times.items()}
     for one in comparisons:
         if one.op != "!=" and all(times.get(side.relation) == side.text for side in (one.left, one.right)):
-            bounds += _bounds(one)
+            bounds += bounds_of(one)
             if one.op == "=":
                 predicates.append(one)
         else:
@@ -139,9 +102,9 @@ def _two_sided(text: Text, columns: Columns, node: exp.Binary, inverted: bool = 
     if difference is not None:
         return difference
     left, right = (columns.relations(side) for side in (node.left, node.right))
-    shown = node.sql(text.dialect)
     if len(left) == 1 and len(right) == 1 and left != right:
         return TwoSided(_side(text, columns, node.left, left[0]), op, _side(text, columns, node.right, right[0]), node)
+    shown = node.sql(text.dialect)
     if len({*left, *right}) > 2:
         raise text.fault(node, f"{shown} compares more than two streams; {ONE_EACH}")
     raise text.fault(node, f"{shown} has two streams on one side, so neither can be looked up by it; {ONE_EACH}")
@@ -162,32 +125,10 @@ def _difference(text: Text, columns: Columns, left: exp.Expr, op: str, right: ex
 
 def _side(text: Text, columns: Columns, node: exp.Expr, relation: str) -> Side:
     """The side with the intervals taken off that are added to it."""
-    total: int | None = None
-    base = node.unnest()
-    while True:
-        taken, rest = _taken_off(base)
-        if rest is None:
-            break
-        total, base = (total or 0) + taken, rest.unnest()
+    base, offset = taken_apart(node)
     if isinstance(base, (exp.Add, exp.Sub)) and any(isinstance(part.unnest(), exp.Interval) for part in (base.left, base.right)):
         raise text.fault(node, f"the interval in {node.sql(text.dialect)} has no fixed length in microseconds; months and years have none, use days")
-    return Side(relation, columns.inside(base), total)
-
-
-def _taken_off(node: exp.Expr) -> tuple[int, exp.Expr | None]:
-    """The interval that is added last, and what it is added to; None where none is."""
-    if isinstance(node, (exp.Add, exp.Sub)):
-        right = microseconds(node.right)
-        if right is not None:
-            return (right if isinstance(node, exp.Add) else -right), node.left
-        left = microseconds(node.left)
-        if left is not None and isinstance(node, exp.Add):
-            return left, node.right
-    if isinstance(node, (exp.TimestampAdd, exp.DateAdd, exp.DatetimeAdd)) and node.args.get("unit") is not None:
-        length = microseconds(exp.Interval(this=node.expression.copy(), unit=node.args["unit"].copy()))
-        if length is not None:
-            return length, node.this
-    return 0, None
+    return Side(relation, columns.inside(base), offset)
 
 
 def _infer(text: Text, comparisons: Sequence[TwoSided], event_times: dict[str, exp.Expr]) -> None:
@@ -213,13 +154,3 @@ def _two_times(text: Text, one: TwoSided, side: Side, known: exp.Expr) -> FaultE
     name, first = side.relation, known.sql("spark")
     said = f"say which is its event time, in the statistics: streams.{name}.event_time"
     return text.fault(one.node, f"{name} is compared with intervals by {first} and by {side.text}; {said}")
-
-
-def _bounds(one: TwoSided) -> Iterator[Bound]:
-    """left + l op right + r, as bounds on how much later one is than the other."""
-    gap = (one.right.offset or 0) - (one.left.offset or 0)
-    left, right = one.left.relation, one.right.relation
-    if one.op in ("<", "<=", "="):
-        yield Bound(right, left, gap, one.op == "<", one.op == "=", one.node)
-    if one.op in (">", ">=", "="):
-        yield Bound(left, right, -gap, one.op == ">", one.op == "=", one.node)

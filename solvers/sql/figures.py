@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from models.sql import PredicateStatistics, Statistics, StreamStatistics
+from solvers.sql.comparisons import MIRRORED
 from solvers.sql.intervals import SECOND
 from solvers.sql.predicates import Named
 from solvers.sql.text import Faults
@@ -20,7 +21,6 @@ GUESSED_RATE = 1.0  # per second: windows then count their seconds
 GUESSED_RANGE = 1 / 3
 GUESSED_UNEQUAL = 1.0
 DIGITS = 9  # of what follows from windows: enough to tell any two apart, and no noise of the last bit
-MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 class Figures:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from solvers.sql.bounds import Bound, Pair, share
-from solvers.sql.conditions import Side, TwoSided
+from solvers.sql.comparisons import Side, TwoSided
 from solvers.sql.intervals import named
 from solvers.sql.relations import NAME
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from models.request import MAX_STREAMS
 from solvers.sql.text import Faults, Text
 
 __all__ = ["From", "Relation", "conjuncts", "read_from", "the_select"]
@@ -180,6 +181,8 @@ class _Reader:
             raise self.text.fault(node, f"the columns of {name} are renamed; name them as they are")
         if not NAME.fullmatch(name):
             raise self.text.fault(node, f"{name!r} cannot name a stream: give it an alias of up to 63 letters, digits and _")
+        if len(self.relations) == MAX_STREAMS:
+            raise self.text.fault(node, f"a query joins at most {MAX_STREAMS} streams, and this is one more")
         if name.lower() in self.relations:
             raise self.text.fault(node, f"{name} is joined already; give each its own alias")
         table = exp.Table(**{part: node.args[part].copy() for part in ("this", "db", "catalog") if node.args.get(part)})

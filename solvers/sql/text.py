@@ -17,6 +17,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from models.faults import MAX_FAULTS
 from solvers.sql.intervals import is_interval_text
 
 __all__ = ["DIALECTS", "FaultError", "Faults", "Text", "parsed", "sqlglots"]
@@ -45,7 +46,7 @@ class Faults(list[tuple[str, str]]):
         try:
             yield
         except FaultError as error:
-            if error.fault not in self:
+            if len(self) < MAX_FAULTS and error.fault not in self:
                 self.append(error.fault)
 
 
@@ -90,11 +91,12 @@ def sqlglots(dialect: str) -> str:
 def parsed(sql: str, dialect: str) -> tuple[Text, exp.Expr]:
     """The one statement of the text. Raises FaultError."""
     name = sqlglots(dialect)
-    text = Text(sql, name, ())
+    text, reader = Text(sql, name, ()), sqlglot.Dialect.get_or_raise(name)
     try:
-        text = Text(sql, name, tuple(sqlglot.tokenize(sql, read=name)))
+        tokens = reader.tokenize(sql)
+        text = Text(sql, name, tuple(tokens))
         _check_intervals(text)
-        statements = [statement for statement in sqlglot.parse(sql, read=name) if statement is not None and not isinstance(statement, exp.Semicolon)]
+        statements = [one for one in reader.parser().parse(tokens, sql) if one is not None and not isinstance(one, exp.Semicolon)]
     except TokenError as error:
         raise _unreadable(text, error) from None
     except ParseError as error:

@@ -67,4 +67,6 @@ def _written(folder: Path) -> Rows:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         found = connection.execute(f"SELECT * FROM read_parquet('{folder}/*.parquet')").fetchall()
-    return Counter(tuple(part for value in row for part in (map(plain, value.values()) if isinstance(value, dict) else [plain(value)])) for row in found)
+    return Counter(
+        tuple(part for value in row for part in (map(plain, value.values()) if isinstance(value, dict) else [plain(value)])) for row in found
+    )
