@@ -24,7 +24,7 @@ from solvers.common.errors import SqlError
 from solvers.from_sql import from_sql
 from tests.spark_adapter.plans import moment
 
-__all__ = ["SCHEMAS", "Query", "database", "duckdb_rows", "plain", "queries", "rows_of"]
+__all__ = ["SCHEMAS", "Query", "columns_of", "database", "duckdb_rows", "plain", "queries", "rows_of"]
 
 GOLDEN = Path(__file__).parent / "golden" / "sql.test"
 ROWS = 60
@@ -43,7 +43,7 @@ SCHEMAS = {
     "auction": "id BIGINT, seller BIGINT, category BIGINT, reserve DOUBLE, itemName STRING, dateTime TIMESTAMP, expires TIMESTAMP",
     "person": "id BIGINT, name STRING, city STRING, state STRING, dateTime TIMESTAMP",
 }
-TEXTS = {
+TEXTS: dict[str, list[str | None]] = {
     "note": ["gift", None, "late"],
     "gift note": ["for you", "for me", None],
     "email": ["a@x", " A@x ", "b@x", "B@X", None],
@@ -94,8 +94,9 @@ def queries(taken: bool = True) -> tuple[Query, ...]:
     return tuple(found)
 
 
-def _columns(schema: str) -> list[tuple[str, str]]:
-    fields = [field.strip() for field in schema.replace("<customer: BIGINT, kind: STRING>", "").split(", ")]
+def columns_of(table: str) -> list[tuple[str, str]]:
+    """Names and types."""
+    fields = [field.strip() for field in SCHEMAS[table].replace("<customer: BIGINT, kind: STRING>", "").split(", ")]
     return [(name.strip("` "), kind) for name, _, kind in (field.rpartition(" ") for field in fields)]
 
 
@@ -105,7 +106,7 @@ def rows_of(table: str) -> list[dict[str, Any]]:
     rng = random.Random(table)
     rows = []
     for tick in sorted(rng.randrange(2 * SECONDS) for _ in range(ROWS)):
-        row = {name: _value(rng, name, kind, tick / 2) for name, kind in _columns(SCHEMAS[table])}
+        row = {name: _value(rng, name, kind, tick / 2) for name, kind in columns_of(table)}
         rows.append(row)
     return rows
 
@@ -134,7 +135,7 @@ def database() -> duckdb.DuckDBPyConnection:
     for table, schema in SCHEMAS.items():
         ddl = schema.replace("<customer: BIGINT, kind: STRING>", "(customer BIGINT, kind VARCHAR)").replace("`", '"')
         connection.execute(f"CREATE TABLE {table} ({ddl})")
-        names = [name for name, _ in _columns(schema)]
+        names = [name for name, _ in columns_of(table)]
         values = [row[name].replace(tzinfo=None) if isinstance(row[name], datetime) else row[name] for row in rows_of(table) for name in names]
         line = f"({', '.join('?' * len(names))})"
         connection.execute(f"INSERT INTO {table} VALUES {', '.join([line] * len(rows_of(table)))}", values)

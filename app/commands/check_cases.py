@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from app.commands.draw import draw_both, draw_diff_table
-from app.commands.queries import meaning_of
+from app.commands.queries import meaning_of, read_sql
 from app.commands.terminal import RefusedError
 from app.service.body import BodyError, decode_json, decode_yaml, read
 from models.base import Model
@@ -106,9 +106,7 @@ def _read_sql(file: Path, dialect: str) -> PlanRequest:
     if len(stats) > 1:
         raise CheckInputError(f"{file.parent}: has {' and '.join(path.name for path in stats)}; keep one")
     try:
-        return meaning_of(file.read_text("utf-8"), str(file), str(stats[0]) if stats else None, dialect).request
-    except (OSError, UnicodeDecodeError) as failure:
-        raise CheckInputError(f"{file}: {failure}") from None
+        return meaning_of(read_sql(str(file)), str(file), str(stats[0]) if stats else None, dialect).request
     except RefusedError as refused:
         raise CheckInputError(str(refused)) from None
 

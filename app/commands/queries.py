@@ -13,7 +13,7 @@ from app.commands.terminal import RefusedError, fault, say
 if TYPE_CHECKING:
     from models.sql import SqlMeaning
 
-__all__ = ["add_sql_arguments", "meaning_of", "read_meaning"]
+__all__ = ["add_sql_arguments", "meaning_of", "read_meaning", "read_sql"]
 
 STATISTICS = "/statistics"
 
@@ -25,17 +25,20 @@ def add_sql_arguments(parser: argparse.ArgumentParser) -> None:
 
 def read_meaning(arguments: argparse.Namespace) -> SqlMeaning:
     """What the command's SQL file means; its warnings are said."""
-    try:
-        data = sys.stdin.buffer.read() if arguments.file == "-" else Path(arguments.file).read_bytes()
-        sql = data.decode()
-    except OSError as failure:
-        raise RefusedError(f"{arguments.file}: {failure.strerror or failure}") from None
-    except UnicodeDecodeError as failure:
-        raise RefusedError(f"{arguments.file}: this is not UTF-8 (byte {failure.start})") from None
-    meaning = meaning_of(sql, arguments.file, arguments.stats, arguments.dialect)
+    meaning = meaning_of(read_sql(arguments.file), arguments.file, arguments.stats, arguments.dialect)
     for warning in meaning.warnings:
         say(f"warning: {warning}")
     return meaning
+
+
+def read_sql(name: str) -> str:
+    """The text of a file; `-` is standard input."""
+    try:
+        return (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode()
+    except OSError as failure:
+        raise RefusedError(f"{name}: {failure.strerror or failure}") from None
+    except UnicodeDecodeError as failure:
+        raise RefusedError(f"{name}: this is not UTF-8 (byte {failure.start})") from None
 
 
 def meaning_of(sql: str, file: str, stats: str | None, dialect: str) -> SqlMeaning:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sqlglot import exp
@@ -18,7 +19,7 @@ from sqlglot import exp
 from solvers.sql.intervals import LONGEST
 from solvers.sql.text import FaultError, Text
 
-__all__ = ["Bound", "kept_bounds", "share", "tightest", "windows"]
+__all__ = ["Bound", "Pair", "kept_bounds", "share", "shortest", "tightest", "windows"]
 
 NEVER = 1 << 61
 """No bound. Sums of two still fit 64 bits, and a path of 200 of the longest intervals takes it nowhere near its half."""
@@ -28,6 +29,7 @@ SHORTEST = 1
 """Microseconds: the window of a stream that is never before another. A window has to have a length, and event times are no finer."""
 
 Pair = tuple[str, str]
+Distances = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +67,22 @@ def windows(text: Text, streams: Mapping[str, exp.Expr], bounds: Mapping[Pair, B
     np.fill_diagonal(distance, 0)
     for (i, j), bound in bounds.items():
         distance[place[i], place[j]] = bound.length
-    for k in range(len(names)):
-        distance = np.minimum(distance, distance[:, k, None] + distance[None, k, :])
-        for itself in (names[at] for at in np.flatnonzero(np.diagonal(distance) < 0)):
-            bound = next(bound for (earlier, _), bound in bounds.items() if earlier == itself)
-            raise text.fault(bound.node, f"no rows satisfy these bounds on time: {itself} would have to be earlier than itself")
+    distance = shortest(distance)
+    for itself in (names[at] for at in np.flatnonzero(np.diagonal(distance) < 0)):
+        bound = next(bound for (earlier, _), bound in bounds.items() if earlier == itself)
+        raise text.fault(bound.node, f"no rows satisfy these bounds on time: {itself} would have to be earlier than itself")
     for one, other in np.argwhere(distance > NEVER // 2):
         raise _unbounded(text, names[one], names[other], streams, event_times)
     return {name: max(SHORTEST, int(distance[place[name]].max())) for name in names}
+
+
+def shortest(distance: Distances) -> Distances:
+    """The length of the shortest path between every two. Stops as soon as some stream is before itself: it would go round for ever."""
+    for k in range(len(distance)):
+        distance = np.minimum(distance, distance[:, k, None] + distance[None, k, :])
+        if np.diagonal(distance).min() < 0:
+            break
+    return distance
 
 
 def _unbounded(text: Text, i: str, j: str, streams: Mapping[str, exp.Expr], event_times: Mapping[str, exp.Expr]) -> FaultError:

@@ -14,7 +14,7 @@ from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
 
-__all__ = ["LONGEST", "SECOND", "interval", "is_interval_text", "microseconds", "named"]
+__all__ = ["LONGEST", "SECOND", "interval", "is_interval_text", "microseconds", "named", "seconds"]
 
 SECOND = 1_000_000
 MINUTE, HOUR = 60 * SECOND, 3600 * SECOND
