@@ -11,15 +11,17 @@ import duckdb
 from pyspark.sql import SparkSession
 
 from models.bindings import Bindings
+from models.plan import Plan
 from models.request import PlanRequest
 from models.sql import SqlMeaning
 from solvers.planner import plan
 from solvers.sql.bindings import completed
+from solvers.to_sql import to_sql
 from tests.spark_adapter.plans import write_stream
 from tests.spark_adapter.runs import NO_LAST_BATCH, Job, run_all
 from tests.sql_cases import SCHEMAS, Query, plain, rows_of
 
-__all__ = ["spark_rows", "write_tables"]
+__all__ = ["exported_rows", "spark_rows", "write_tables"]
 
 FILES = 2  # of a table: each is a batch
 Rows = Counter[tuple[Any, ...]]
@@ -37,14 +39,30 @@ def spark_rows(spark: SparkSession, folder: Path, queries: Sequence[Query], engi
     return {name: _written(job.out / "out") for name, job in jobs.items()}
 
 
-def _job(folder: Path, query: Query, engine: str) -> Job:
+def exported_rows(spark: SparkSession, folder: Path, query: Query) -> Rows:
+    """The rows of the query that its plan of binary joins is exported as, run by Spark over streams with watermarks."""
     meaning = query.meaning()
-    place = folder / f"{engine} {query.name}"
+    for stream in meaning.bindings.streams.values():
+        table = stream.table.strip("`")
+        reader = spark.readStream.format("json").schema(SCHEMAS[table]).option("maxFilesPerTrigger", 1)
+        reader.load(str(folder / table)).withWatermark(stream.event_time.strip("`"), "0 seconds").createOrReplaceTempView(table)
+    place = folder / f"exported {query.name}"
+    writer = spark.sql(to_sql(_planned(meaning, "native"), meaning.bindings)).writeStream.format("parquet").option("path", str(place / "out"))
+    writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
+    return _written(place / "out")
+
+
+def _planned(meaning: SqlMeaning, engine: str) -> Plan:
     request = meaning.request.model_dump(mode="json")
     if engine == "native":
         request["options"]["method"] = "bjtree"
-    made = plan(PlanRequest.model_validate(request))
-    return Job(made, folder, cells=1, engine=engine, place=place, bindings=_bindings(folder, place, meaning))
+    return plan(PlanRequest.model_validate(request))
+
+
+def _job(folder: Path, query: Query, engine: str) -> Job:
+    meaning = query.meaning()
+    place = folder / f"{engine} {query.name}"
+    return Job(_planned(meaning, engine), folder, cells=1, engine=engine, place=place, bindings=_bindings(folder, place, meaning))
 
 
 def _bindings(folder: Path, place: Path, meaning: SqlMeaning) -> Bindings:
