@@ -21,8 +21,8 @@ def rows_by_definition(connection: duckdb.DuckDBPyConnection, meaning: SqlMeanin
     attributes: dict[str, dict[str, None]] = {name: {} for name in names}
     for predicate in query.predicates:
         for side in (predicate.left, predicate.right):
-            stream, attribute = side.split(".", 1)
-            attributes[stream][attribute] = None
+            owner, attribute = side.split(".", 1)
+            attributes[owner][attribute] = None
     sources = []
     for name in names:
         bound = bindings.streams[name]
