@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
@@ -14,6 +15,7 @@ from models.faults import Fault, with_faults
 from models.faults import _get as get
 from models.faults import _is_real as is_real
 from models.faults import _items as items
+from models.method import Able
 from models.plan import Proof, Termination
 from models.request import MAX_TIME_LIMIT, is_none
 
@@ -30,7 +32,7 @@ __all__ = [
 
 MAX_PATHS = 1000  # five plans of the largest query
 MAX_STEPS = 200  # a path visits every other stream at most once
-MAX_STATES = 1000
+MAX_STATES = 1000  # as many as paths
 
 MOST, LEAST = 1e12, 1e-12  # of any figure: products of a few stay exact enough to compare, and no quotient overflows
 
@@ -54,20 +56,43 @@ class ExecutionModel(StrEnum):
     DISCRETE = "discrete"
 
 
-class AllocationMethod(StrEnum):
+@dataclass(frozen=True, slots=True)
+class AllocationAbilities:
+    """What one method of allocation can do, and what it needs."""
+
+    models: tuple[ExecutionModel, ...] = tuple(ExecutionModel)
+    """The models it knows."""
+    refreshes: bool = False
+    """Whether it refreshes states, in the continuous model."""
+    whole_figures: bool = False
+    """Whether capacity and resources have to be whole numbers: its table has a row for each."""
+    half_ways: bool = False
+    """Whether it shares out over half-way joins, and so needs the steps of every path with their operators."""
+    selectivities: bool = False
+    """Whether it needs the selectivity of every step."""
+
+
+ANYTHING = AllocationAbilities()
+BY_HALF_WAYS = AllocationAbilities((ExecutionModel.CONTINUOUS,), half_ways=True)
+
+
+class AllocationMethod(Able):
     """How the capacity is shared out."""
 
-    EXACT = "exact"
-    DP = "dp"
-    GREPP = "grepp"
-    JAQPOT = "jaqpot"
-    EQUAL = "equal"
-    GLOBAL_RATIO = "global_ratio"
-    EQUAL_BEST = "equal_best"
-    SELECTIVITY_BEST = "selectivity_best"
+    can: AllocationAbilities
+
+    EXACT = ("exact", AllocationAbilities(refreshes=True))
+    DP = ("dp", AllocationAbilities((ExecutionModel.DISCRETE,), whole_figures=True))
+    GREPP = ("grepp", ANYTHING)
+    JAQPOT = ("jaqpot", AllocationAbilities((ExecutionModel.CONTINUOUS,), refreshes=True))
+    EQUAL = ("equal", BY_HALF_WAYS)
+    GLOBAL_RATIO = ("global_ratio", BY_HALF_WAYS)
+    EQUAL_BEST = ("equal_best", BY_HALF_WAYS)
+    SELECTIVITY_BEST = ("selectivity_best", replace(BY_HALF_WAYS, selectivities=True))
 
 
-HALF_WAY_METHODS = (AllocationMethod.EQUAL, AllocationMethod.GLOBAL_RATIO, AllocationMethod.EQUAL_BEST, AllocationMethod.SELECTIVITY_BEST)
+SharedSteps = dict[tuple[str, str, int], tuple[int, tuple[Any, ...]]]
+"""(operator, where its tuples come from, position in its pipeline) → the first path that has this step, and the step's figures."""
 
 
 class AllocationStep(Model):
@@ -176,20 +201,24 @@ class AllocationAnswer(Model):
 
 def check_allocation(request: Any) -> Iterator[Fault]:
     """What spans the fields of a request: which path says what, and what each method needs."""
-    method, discrete = get(request, "method") or "exact", get(request, "model") == "discrete"
+    asked = get(request, "method") or AllocationMethod.EXACT
+    method = next((known for known in AllocationMethod if known == asked), None)
+    can = ANYTHING if method is None else method.can
+    discrete = get(request, "model") == ExecutionModel.DISCRETE
     capacity = get(request, "capacity")
-    if method == "dp" and not discrete:
-        yield ("model",), "model must be discrete for dp: its table has one row per whole unit of capacity"
-    if method == "dp" and is_real(capacity) and capacity != capacity // 1:
-        yield ("capacity",), f"capacity must be a whole number for dp, got {capacity}"
-    if method in ("jaqpot", *HALF_WAY_METHODS) and discrete:
+    if not discrete and ExecutionModel.CONTINUOUS not in can.models:
+        yield ("model",), f"model must be discrete for {method}: its table has one row per whole unit of capacity"
+    if can.whole_figures and is_real(capacity) and capacity != capacity // 1:
+        yield ("capacity",), f"capacity must be a whole number for {method}, got {capacity}"
+    if discrete and ExecutionModel.DISCRETE not in can.models:
         yield ("model",), f"model must be continuous for {method}"
     states = names_of(request, "states")
-    if states and (discrete or method not in ("exact", "jaqpot")):
-        yield ("states",), "states are refreshed by exact and jaqpot only, in the continuous model"
+    if states and (discrete or not can.refreshes):
+        able = " and ".join(known for known in AllocationMethod if known.can.refreshes)
+        yield ("states",), f"states are refreshed by {able} only, in the continuous model"
     yield from doubles("states", states)
     yield from doubles("paths", names_of(request, "paths"))
-    shared: dict[tuple[str, str, int], tuple[int, tuple[Any, ...]]] = {}
+    shared: SharedSteps = {}
     for i, path in enumerate(items(request, "paths")):
         if not isinstance(path, (Mapping, BaseModel)):
             continue
@@ -197,27 +226,29 @@ def check_allocation(request: Any) -> Iterator[Fault]:
         for state in covers if isinstance(covers, dict) else ():
             if state not in states:
                 yield ("paths", i, "covers", state), f"covers names state {state!r}, which is not in states"
-        yield from _check_path(i, path, str(method), shared)
+        yield from _check_path(i, path, method, shared)
 
 
-def _check_path(i: int, path: Any, method: str, shared: dict[tuple[str, str, int], tuple[int, tuple[Any, ...]]]) -> Iterator[Fault]:
+def _check_path(i: int, path: Any, method: AllocationMethod | None, shared: SharedSteps) -> Iterator[Fault]:
     resources, output, rate, steps = (get(path, field) for field in ("resources", "output", "rate", "steps"))
     plain, stepped = (resources is not None, output is not None), (rate is not None, steps is not None)
     if (any(plain) and any(stepped)) or (all(plain) is all(stepped)):
         yield ("paths", i), "a path needs resources and output, or rate and steps: exactly one of the two pairs, and both of it"
     if resources == 0 and is_real(output) and output > 0 and get(path, "max_units") is None:
         yield ("paths", i, "max_units"), "max_units is required for a path that takes no resources"
-    if method == "dp" and is_real(resources) and resources != resources // 1:
-        yield ("paths", i, "resources"), f"resources must be a whole number for dp, got {resources}"
-    if method == "dp" and steps is not None:
-        yield ("paths", i, "steps"), "steps cannot be used with dp: give whole resources and an output"
-    if method in HALF_WAY_METHODS:
+    if method is None:
+        return
+    if method.can.whole_figures and is_real(resources) and resources != resources // 1:
+        yield ("paths", i, "resources"), f"resources must be a whole number for {method}, got {resources}"
+    if method.can.whole_figures and steps is not None:
+        yield ("paths", i, "steps"), f"steps cannot be used with {method}: give whole resources and an output"
+    if method.can.half_ways:
         if steps is None:
             yield ("paths", i, "steps"), f"steps are required for {method}"
         yield from _check_half_ways(i, path, method, shared)
 
 
-def _check_half_ways(i: int, path: Any, method: str, shared: dict[tuple[str, str, int], tuple[int, tuple[Any, ...]]]) -> Iterator[Fault]:
+def _check_half_ways(i: int, path: Any, method: AllocationMethod, shared: SharedSteps) -> Iterator[Fault]:
     """Every step names its operator, and paths that meet agree on what they share."""
     entry, last, index = f"path {get(path, 'name')}", "", 0
     for j, step in enumerate(items(path, "steps")):
@@ -225,7 +256,7 @@ def _check_half_ways(i: int, path: Any, method: str, shared: dict[tuple[str, str
         if not isinstance(operator, str):
             yield ("paths", i, "steps", j, "operator"), f"operator is required for {method}"
             return
-        if method == "selectivity_best" and get(step, "selectivity") is None:
+        if method.can.selectivities and get(step, "selectivity") is None:
             yield ("paths", i, "steps", j, "selectivity"), f"selectivity is required for {method}"
         if operator != last:
             entry, index = (f"operator {last}", 0) if last else (entry, 0)

@@ -45,6 +45,8 @@ class StreamBinding(StreamDraft):
     """Where its rows come from."""
     watermark: Annotated[str, Field(examples=["10 seconds"])] = "0 seconds"
     """How late a row may come, as a Spark interval."""
+    idle_after: Annotated[str | None, Field(examples=["60 seconds"])] = None
+    """A stream without a row for so long, as a Spark interval, holds no watermark back; its rows that are late because of that are dropped."""
 
 
 class Sink(Model):

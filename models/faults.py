@@ -8,6 +8,7 @@ wrap validator that merges the two; `errors_of` turns a ValidationError into poi
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar, get_args
@@ -15,7 +16,18 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-__all__ = ["Fault", "check_operators", "check_plans", "check_query", "errors_of", "pointer", "with_faults"]
+__all__ = [
+    "Fault",
+    "check_operators",
+    "check_plans",
+    "check_query",
+    "check_same_query",
+    "check_shares",
+    "condition",
+    "errors_of",
+    "pointer",
+    "with_faults",
+]
 
 T = TypeVar("T")
 Location = tuple[str | int, ...]
@@ -180,6 +192,69 @@ def check_plans(*names: str) -> Callable[[Any], Iterator[Fault]]:
                 yield (name, *location), sentence
 
     return check
+
+
+def _at(data: Any, location: Location) -> Any:
+    for part in location:
+        data = _get(data, str(part))
+    return data
+
+
+def check_same_query(data: Any, one: Location, other: Location) -> Iterator[Fault]:
+    """Whether the query at `other`, where there is one, has the streams, windows and predicates of the query at `one`; statistics may differ."""
+    before, after = _at(data, one), _at(data, other)
+    if not isinstance(before, (Mapping, BaseModel)) or not isinstance(after, (Mapping, BaseModel)):
+        return
+    known = {name: stream for stream in _items(before, "streams") if isinstance(name := _get(stream, "name"), str)}
+    found: set[str] = set()
+    for i, stream in enumerate(_items(after, "streams")):
+        name = _get(stream, "name")
+        if not isinstance(name, str):
+            continue
+        found.add(name)
+        if name not in known:
+            yield (*other, "streams", i, "name"), f"stream {name!r} is not in the running plan; its streams are {_known(list(known))}"
+        elif (is_now := _length(stream)) != (was := _length(known[name])):
+            yield (*other, "streams", i, "window"), f"the window of {name!r} must be that of the running plan, {was}, got {is_now}"
+    for name in known:
+        if name not in found:
+            yield (*other, "streams"), f"stream {name!r} of the running plan is missing"
+    left = Counter(map(condition, _items(before, "predicates")))
+    for i, predicate in enumerate(_items(after, "predicates")):
+        said = condition(predicate)
+        if not left[said]:
+            yield (*other, "predicates", i), f"predicate {said} is not in the running plan"
+        left[said] -= 1
+    for said, times in left.items():
+        if times > 0:
+            yield (*other, "predicates"), f"predicate {said} of the running plan is missing"
+
+
+def _length(stream: Any) -> str:
+    """A window in words; a number is spelt alike whether it is whole or not."""
+    given = [(kind, _get(_get(stream, "window"), kind)) for kind in ("seconds", "rows")]
+    return " and ".join(f"{float(length):.15g} {kind}" for kind, length in given if _is_real(length) and abs(length) < 1e300) or "none"
+
+
+_MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+def condition(predicate: Any) -> str:
+    """A predicate without its selectivity, the same for a < b and b > a."""
+    left, right = str(_get(predicate, "left")), str(_get(predicate, "right"))
+    op = str(_get(predicate, "op") or "=")
+    return f"{left} {op} {right}" if left <= right or op not in _MIRRORED else f"{right} {_MIRRORED[op]} {left}"
+
+
+def check_shares(data: Any, query: Location, allocation: Location) -> Iterator[Fault]:
+    """Whether an allocation, where there is one, gives a share to every stream of the query."""
+    given = _at(data, allocation)
+    if not isinstance(given, (Mapping, BaseModel)):
+        return
+    names = sorted(name for stream in _items(_at(data, query), "streams") if isinstance(name := _get(stream, "name"), str))
+    shared = sorted(name for entry in _items(given, "streams") if isinstance(name := _get(entry, "stream"), str))
+    if shared != names:
+        yield (*allocation, "streams"), f"an allocation gives each stream of the plan one share: {_known(names)}"
 
 
 def _check_orders(i: int, operator: Any, inputs: list[str]) -> Iterator[Fault]:

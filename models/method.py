@@ -11,9 +11,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Self
+from typing import Any, Self
 
-__all__ = ["Abilities", "Compiled", "Method"]
+__all__ = ["Abilities", "Able", "Compiled", "Method"]
+
+
+class Able(StrEnum):
+    """Names on the wire, each with what it can do: a member is (name, abilities). A subclass says which kind of abilities `can` are."""
+
+    _value_: str
+
+    def __new__(cls, name: str, can: Any) -> Self:
+        member = str.__new__(cls, name)
+        member._value_, member.can = name, can  # type: ignore[attr-defined]
+        return member
 
 
 class Compiled(Enum):
@@ -39,16 +50,10 @@ class Abilities:
     """Streams of a connected part up to which `whole_frontier` holds; beyond, it answers with one good plan. None: no limit of its own."""
 
 
-class Method(StrEnum):
+class Method(Able):
     """How the join tree is searched."""
 
-    _value_: str
     can: Abilities
-
-    def __new__(cls, name: str, can: Abilities) -> Self:
-        member = str.__new__(cls, name)
-        member._value_, member.can = name, can
-        return member
 
     AUTO = (
         "auto",

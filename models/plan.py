@@ -402,6 +402,8 @@ class Plan(Model):
     """Short sentences a person can read."""
     warnings: Annotated[list[str], Field(examples=[["The join graph is not connected: …"]])]
     """What the caller should know."""
+    made_for: Annotated[Query | None, Field(exclude_if=is_none)] = None
+    """The query with the statistics that the plan was chosen for, where replans have kept it and priced it for others since."""
 
 
 class FrontierPoint(Model):

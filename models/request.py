@@ -40,6 +40,10 @@ def is_none(value: object) -> bool:
     return value is None
 
 
+def is_empty(value: object) -> bool:
+    return value == {}
+
+
 class Comparison(StrEnum):
     """How the two sides of a predicate compare. Only `=` can be answered from a hash index."""
 
@@ -92,6 +96,8 @@ class Stream(Model):
     """How old a result may be, measured on this stream: at least the window, and of the same kind."""
     distinct: Annotated[dict[Identifier, Positive], Field(examples=[{"auction": 5000.0}])] = {}
     """Distinct values in the window, by attribute."""
+    skew: Annotated[dict[Identifier, Annotated[Share, Field(gt=0)]], Field(exclude_if=is_empty, examples=[{"auction": 0.2}])] = {}
+    """Share of the rows that have the attribute's most frequent value, by attribute. No plan depends on it; how Spark spreads rows does."""
 
 
 class Predicate(Model):

@@ -154,7 +154,7 @@ def _figures(approved: Plan, now: Plan) -> list[tuple[float, float]]:
 
 
 def _yields(plan: Plan) -> float:
-    """Results per second: what is allocated, where the CPU is short."""
+    """Results per second; where the CPU is short, those that the allocation leaves."""
     return plan.allocation.throughput if plan.allocation else plan.cost.output_rate
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from models.plan import EstimateRequest, OperatorShape, Plan, Proof
+from collections.abc import Sequence
+
+from models.plan import EstimateRequest, Operator, OperatorShape, Plan
 from solvers.common.deadline import Deadline
 from solvers.jtree.orders import best_orders
-from solvers.jtree.search import Found, Problem, make_join
+from solvers.jtree.search import Problem, make_join
 from solvers.model.graph import JoinGraph
 from solvers.model.point import point_of
 from solvers.model.tree import Tree, leaf_mask
 from solvers.plan.builder import build_plan
-from solvers.plan.outcome import allocated, chosen, proven
+from solvers.plan.outcome import allocated, of_shape, proven
 from solvers.planner import problem_of
 
 __all__ = ["estimate", "tree_of"]
 
 
-def tree_of(problem: Problem, operators: list[OperatorShape]) -> Tree:
+def tree_of(problem: Problem, operators: Sequence[OperatorShape] | Sequence[Operator]) -> Tree:
     """The tree that validated operators describe; an input without a pipeline gets its best probe order."""
     graph: JoinGraph = problem.model.graph
     trees: dict[str, Tree] = {name: i for i, name in enumerate(graph.names)}
@@ -37,8 +39,6 @@ def estimate(request: EstimateRequest) -> Plan:
     problem = problem_of(request)
     problem.model.check_range()
     point = point_of(problem.model, tree_of(problem, request.operators))
-    found = Found(point, (point,), Proof.NONE, None, "plans of this shape")
     deadline = Deadline.after(request.options.time_limit)
-    outcome = chosen(found, None, deadline.termination())
-    outcome = allocated(problem, outcome, deadline)
+    outcome = allocated(problem, of_shape(point), deadline)
     return build_plan(problem, proven(problem, outcome, deadline))

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 from models.plan import Frontier, FrontierPoint, Proof
 from models.request import Objective, PlanRequest
+from solvers.caches.cached_plan import CachedPlan
 from solvers.caches.claims import can_exist, least_cpu
-from solvers.caches.in_plans import CachedPlan, cached_frontier
+from solvers.caches.in_plans import cached_frontier
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.common.tolerances import ROUNDED
 from solvers.jtree.lower_bound import memory_lower_bound
@@ -95,7 +96,7 @@ def _with_caches(problem: Problem, found: Found, deadline: Deadline) -> list[_St
 
 
 def _outcome(problem: Problem, found: Found, step: _Step, deadline: Deadline | None) -> Outcome:
-    """What to write of one trade-off; what the search proved is about the best by the objective alone, which has a deadline for its claims."""
+    """What to write of one trade-off. The search proved something of the best plan by the objective: that one has a deadline, for its claims."""
     alone = replace(found, best=step.point, proof=Proof.NONE, bound=None, lacking=None, notes=())
     if deadline is None:
         return Outcome(alone, alone, step.cached, None, found.termination)

@@ -6,6 +6,7 @@ import math
 
 from models.plan import EstimateRequest, Plan
 from models.request import PlanRequest
+from solvers.caches.claims import can_exist
 from solvers.caches.in_plans import caches_in_plans
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.jtree.registry import run
@@ -13,10 +14,11 @@ from solvers.jtree.search import Found, Problem
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
 from solvers.model.point import Caps
+from solvers.model.tree import probes_of
 from solvers.plan.builder import build_plan
-from solvers.plan.outcome import allocated, chosen, proven
+from solvers.plan.outcome import Outcome, allocated, chosen, proven
 
-__all__ = ["begin", "plan", "problem_of", "search"]
+__all__ = ["begin", "best", "plan", "problem_of", "search"]
 
 
 def plan(request: PlanRequest, progress: Progress = NOBODY) -> Plan:
@@ -24,16 +26,28 @@ def plan(request: PlanRequest, progress: Progress = NOBODY) -> Plan:
     deadline = Deadline.after(request.options.time_limit, progress)
     problem = problem_of(request)
     begin(problem, progress)
-    tree = search(problem, deadline)
-    progress.found((tree.best,))
-    progress.doing("choosing caches")
-    cached = caches_in_plans(problem, tree, deadline)
-    outcome = chosen(tree, cached, deadline.termination(tree.termination))
-    outcome = allocated(problem, outcome, deadline)
-    outcome = proven(problem, outcome, deadline)
+    outcome = best(problem, deadline)
+    outcome = proven(problem, outcome, _before_writing(problem, outcome.tree, deadline))
     made = build_plan(problem, outcome)
     progress.ended(made)
     return made
+
+
+def best(problem: Problem, deadline: Deadline) -> Outcome:
+    """The best plan with its caches and, where nothing fits, its allocation; what is proven of it beyond its tree is not worked out yet."""
+    tree = search(problem, deadline)
+    deadline.progress.found((tree.best,))
+    deadline.progress.doing("choosing caches")
+    choosing = _before_writing(problem, tree, deadline)
+    cached = caches_in_plans(problem, tree, choosing)
+    caches_tried = can_exist(problem.model, problem.options.caches)
+    outcome = chosen(tree, cached, choosing.termination(tree.termination) if caches_tried else tree.termination)
+    return allocated(problem, outcome, choosing)
+
+
+def _before_writing(problem: Problem, tree: Found, deadline: Deadline) -> Deadline:
+    """When the plan has to be written down. Where nothing fits, what may probe is written down as well, probe by probe."""
+    return deadline.before_writing(probes_of(tree.best.tree) * (1 if problem.caps.admit(tree.best) else 2))
 
 
 def problem_of(request: PlanRequest) -> Problem:

@@ -16,6 +16,7 @@ from models.check import CheckReport, CheckRequest
 from models.cover import CoverAnswer, CoverMethod, CoverRequest
 from models.jtree import JtreeAnswer, JtreeRequest
 from models.plan import Frontier, FrontierPoint, Plan, Proof, Termination
+from models.replan import Replan, ReplanRequest
 from models.request import PlanRequest
 from solvers.allocation.solve import solve_allocation
 from solvers.caches.solve import solve_caches
@@ -32,15 +33,17 @@ from solvers.model.tree import Tree, joins
 from solvers.plan.builder import build_plan
 from solvers.plan.outcome import Outcome, proven
 from solvers.planner import problem_of
+from solvers.replan import keep
+from solvers.replanning.question import question
 
 if TYPE_CHECKING:
     from solvers.jtree.shape import Shape
 
-__all__ = ["allocation_so_far", "caches_so_far", "check_so_far", "cover_so_far", "frontier_so_far", "jtree_so_far", "plan_so_far"]
+__all__ = ["allocation_so_far", "caches_so_far", "check_so_far", "cover_so_far", "frontier_so_far", "jtree_so_far", "plan_so_far", "replan_so_far"]
 
 MOST_PROBES = 16_000  # of a plan that is written: a quarter of a second; one join of 200 streams has 40 000
 BOUND_SECONDS = 0.1  # for the linear program that bounds a choice of caches
-AT_ONCE = Deadline(0.0)  # has passed: nothing is worked out
+AT_ONCE = Deadline(0.0)  # a deadline that has passed: whoever looks at it works nothing out
 CUT_OFF = {"termination": Termination.TIME_LIMIT}
 
 
@@ -70,6 +73,12 @@ def check_so_far(request: CheckRequest, _: Best | None = None) -> CheckReport:
     """No case could be compared in time: never clean."""
     reason = "the time limit came before it was planned; raise time_limit or check fewer cases at a time"
     return report([failed(case.name, reason) for case in request.cases], request.fail_on).model_copy(update=CUT_OFF)
+
+
+def replan_so_far(request: ReplanRequest, _: Best | None = None) -> Replan:
+    """The running plan goes on: nothing better is known yet."""
+    reason = "The time limit came before another plan could be compared with the running one."
+    return keep(question(request), [reason], AT_ONCE, brief=True).model_copy(update=CUT_OFF)
 
 
 def allocation_so_far(request: AllocationRequest, _: Best | None = None) -> AllocationAnswer:

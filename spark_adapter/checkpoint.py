@@ -15,7 +15,7 @@ from spark_adapter.errors import CheckpointError
 
 __all__ = ["CHECKPOINT_FORMAT", "Folder", "check_layout", "read_manifest", "write_manifest"]
 
-CHECKPOINT_FORMAT = "watersmeet.checkpoint/5"
+CHECKPOINT_FORMAT = "watersmeet.checkpoint/6"
 MANIFEST = "watersmeet.json"
 PLURAL = ("columns", "partitions", "predicates", "source columns")
 
@@ -26,6 +26,7 @@ class Folder:
     def __init__(self, spark: SparkSession, path: str) -> None:
         jvm: Any = spark._jvm
         self._jvm = jvm
+        self.path = path
         self._path = jvm.org.apache.hadoop.fs.Path(path)
         self._files = self._path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
 
@@ -34,6 +35,12 @@ class Folder:
 
     def has(self, name: str) -> bool:
         return any(self._files.exists(self._child(place)) for place in (name, _draft(name)))
+
+    def latest(self, name: str) -> int | None:
+        """The greatest number that a file of this folder has for its name; None where none has."""
+        child = self._child(name)
+        names = [str(status.getPath().getName()) for status in self._files.listStatus(child)] if self._files.exists(child) else []
+        return max((int(found) for found in names if found.isdecimal()), default=None)
 
     def read(self, name: str) -> str:
         # A writer that was killed just before the rename leaves a complete draft: use it.
@@ -58,7 +65,9 @@ class Folder:
 
 
 def _draft(name: str) -> str:
-    return f".{name}.new"
+    """Beside the file: Spark passes over hidden ones."""
+    *parents, own = name.split("/")
+    return "/".join([*parents, f".{own}.new"])
 
 
 def read_manifest(folder: Folder) -> dict[str, Any] | None:
@@ -88,8 +97,10 @@ def _of_another_version(manifest: Any) -> str:
     )
 
 
-def write_manifest(folder: Folder, engine: str, fingerprint: str, layout: Mapping[str, Any]) -> None:
+def write_manifest(folder: Folder, engine: str, fingerprint: str, layout: Mapping[str, Any], rescaling: Mapping[str, Any] | None = None) -> None:
+    """`rescaling` is where rows are going to lie, and from which batch on (see `rescaling`)."""
     document = {"format": CHECKPOINT_FORMAT, "engine": engine, "fingerprint": fingerprint, "layout": layout}
+    document |= {"rescaling": rescaling} if rescaling else {}
     folder.write(MANIFEST, json.dumps(document, indent=1, sort_keys=True) + "\n")
 
 

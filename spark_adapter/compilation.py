@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from uuid import uuid4
 from pyspark import SparkFiles
 from pyspark.sql import DataFrame, SparkSession
 
-from models.bindings import Bindings
+from models.bindings import Bindings, Trigger
 from models.plan import Plan
 from spark_adapter import ENGINES
 from spark_adapter.checkpoint import Folder, check_layout, read_manifest, write_manifest
@@ -22,16 +22,21 @@ from spark_adapter.expressions import SPARK_ERRORS
 from spark_adapter.layout import layout_of
 from spark_adapter.native import native
 from spark_adapter.pipeline import Built, Measuring, Pipeline, applied, changeable
-from spark_adapter.session import send_code
+from spark_adapter.progress import size
+from spark_adapter.rescaling import Cells, Held, worked_off
+from spark_adapter.session import in_one_process, send_code
 from spark_adapter.shedding import check_shed
 from spark_adapter.sources import read_streams
-from spark_adapter.stem.engine import OBSERVED, cells_layout, grid_from, parallelism, settings, stem
-from spark_adapter.stem.shares import copied
+from spark_adapter.stem.engine import OBSERVED, parallelism, settings, stem
+from spark_adapter.stem.shares import choose_grid, copied, fits, fitting_grid
 from spark_adapter.stem.statistics import Measured
 
 __all__ = ["compiled"]
 
 PARTITIONS = "spark.sql.shuffle.partitions"
+ONE_BATCH = "1000 days"  # between two batches: there will be no second one
+POLL_SECONDS = 0.1
+SPREADING = 0.05  # seconds that a task which removes copies takes at least, so that no executor gets them all
 
 
 def compiled(
@@ -56,45 +61,100 @@ def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cel
     manifest = read_manifest(folder)
     if engine == "native":
         return _native(checked, bound, spark, streams, folder, manifest)
-    known = manifest["layout"] if manifest is not None and manifest["engine"] == engine else None
-    grid = grid_from(checked, cells or parallelism(spark), known)
-    partitions = known["partitions"] if known is not None else _partitions(bound, grid.cells)
-    kept = layout_of(checked, bound, streams, spark) | cells_layout(grid, partitions)
+    kept = layout_of(checked, bound, streams, spark)
     if manifest is not None:
-        check_layout(manifest, engine, kept)
+        where = {name: manifest["layout"].get(name) for name in ("grid", "partitions")}
+        check_layout(manifest, engine, kept | where)  # rows may be moved, but must mean the same
+
+    def write(cells: dict[str, Any], change: dict[str, Any] | None) -> None:
+        write_manifest(folder, engine, checked.fingerprint, kept | cells, change)
+
+    held = Held(folder, write, manifest)
+    wanted = _wanted_cells(checked, bound, spark, cells, held.target)
     send_code(spark)
-    copies = f"watersmeet-{uuid4().hex}"
-    results, program = stem(checked, bound, streams, grid, partitions, copies)
+
+    def take_over() -> None:
+        windows = {stream.name: round((stream.window.seconds or 0) * 1_000_000) for stream in checked.query.streams}
+        held.take_to(wanted, bound, spark, windows, lambda before: _work_off(_stem(checked, bound, spark, streams, before), folder))
+
+    before = held.target.grid.cells if held.target is not None else wanted.grid.cells
+    return _stem(checked, bound, spark, streams, wanted, take_over, before)
+
+
+def _stem(
+    plan: Plan,
+    bindings: Bindings,
+    spark: SparkSession,
+    streams: Mapping[str, DataFrame],
+    cells: Cells,
+    remember: Callable[[], None] = lambda: None,
+    before: int = 1,
+) -> Pipeline:
+    """A pipeline over the states of these cells; `before` is how many cells the checkpoint has had until now."""
+    copies = _place_of_copies(spark)
+    results, program = stem(plan, bindings, streams, cells.grid, cells.keys, copies)
     measured = Measured(program)
     built = Built(
         results,
-        remember=lambda: write_manifest(folder, engine, checked.fingerprint, kept),
-        settings=settings(streams, partitions),
+        remember=remember,
+        settings=settings(streams, cells.partitions),
         measuring=Measuring(OBSERVED, measured.add, measured.summary),
         tidy=lambda: _remove_copies(spark, copies),
-        cells=grid.cells,
-        copied=copied(checked, grid),
+        cells=cells.grid.cells,
+        cells_before=before,
+        copied=copied(plan, cells.grid),
     )
-    return Pipeline(checked, bound, spark, built)
+    return Pipeline(plan, bindings, spark, built)
+
+
+def _work_off(pipeline: Pipeline, folder: Folder) -> None:
+    """Run the batch that was begun and not committed, and no other: the next one would begin when the trigger's time has passed."""
+    pipeline.bindings = pipeline.bindings.model_copy(update={"trigger": Trigger(processing_time=ONE_BATCH)})
+    pipeline.start()
+    while not worked_off(folder):
+        pipeline.await_termination(POLL_SECONDS)
+    pipeline.stop()
+
+
+def _wanted_cells(plan: Plan, bindings: Bindings, spark: SparkSession, cells: int | None, known: Cells | None) -> Cells:
+    """Those of the checkpoint, unless another number of them is asked for."""
+    if known is not None and cells in (None, known.grid.cells):
+        return known
+    grid = fitting_grid(plan, parallelism(spark)) if cells is None else choose_grid(plan.query, cells)
+    if not fits(plan, grid):
+        most = fitting_grid(plan, grid.cells).cells
+        raise EngineError(
+            f"in {grid.cells} cells copies make {size(plan.cost.memory_bytes)} of states {size(plan.cost.memory_bytes * copied(plan, grid))}, "
+            f"above the cap of {size(plan.resources.memory_bytes or 0)}; {most} would fit, or plan with a higher resources.memory_bytes"
+        )
+    return known if known is not None and known.grid == grid else Cells(grid, _partitions(bindings, grid.cells))
+
+
+def _place_of_copies(spark: SparkSession) -> str:
+    """Where workers keep copies of this run's states: below their own folders for what can be lost, or here among the driver's files."""
+    name = f"watersmeet-{uuid4().hex}"
+    return str(Path(SparkFiles.getRootDirectory()) / name) if in_one_process(spark) else name
 
 
 def _remove_copies(spark: SparkSession, name: str) -> None:
-    """The copies of states that workers have made, on whatever machines they are. What is not reached goes when the application ends."""
-    shutil.rmtree(Path(SparkFiles.getRootDirectory()) / name, ignore_errors=True)
-    context = spark.sparkContext
-    if context.master.startswith("local[") or context.master == "local":
+    """The copies of states that workers have made, on whatever machines they are. What is not reached goes with its executor's folders."""
+    if in_one_process(spark):
+        shutil.rmtree(name, ignore_errors=True)
         return
+    context = spark.sparkContext
 
     def remove(_: object) -> None:
         import shutil
-        from pathlib import Path
+        import time
 
-        from pyspark import SparkFiles
+        from spark_adapter.stem.worker import local_folders
 
-        shutil.rmtree(Path(SparkFiles.getRootDirectory()) / name, ignore_errors=True)
+        for folder in local_folders():
+            shutil.rmtree(folder / name, ignore_errors=True)
+        time.sleep(SPREADING)
 
-    # A few tasks per executor: Spark gives them out to those that are free.
-    tasks = 4 * max(1, int(context._jsc.sc().getExecutorMemoryStatus().size()))
+    # Tasks go to whoever is free: as many as run at once, and again, reach every executor.
+    tasks = 2 * int(context.defaultParallelism)
     with suppress(*SPARK_ERRORS):
         context.parallelize(range(tasks), tasks).foreach(remove)
 

@@ -34,7 +34,7 @@ builder = SparkSession.builder.appName("watersmeet")'''
 def export(plan: Plan, bindings: Bindings) -> str:
     """The script. Raises EngineError for a plan that Spark's own joins cannot run, BindingError where a stream has no binding."""
     check_tree(plan)
-    check_native(plan)
+    check_native(plan, bindings)
     missing = [stream.name for stream in plan.query.streams if stream.name not in bindings.streams]
     if missing:
         raise BindingError([("/streams", f"there is no binding for {', '.join(missing)}; every stream of the plan needs one")])

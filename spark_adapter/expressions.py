@@ -19,7 +19,18 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 
-__all__ = ["SPARK_ERRORS", "ExpressionError", "Reference", "analyzed", "column_or_expression", "quietly", "quoted", "references", "said"]
+__all__ = [
+    "SPARK_ERRORS",
+    "ExpressionError",
+    "Reference",
+    "analyzed",
+    "column_or_expression",
+    "milliseconds",
+    "quietly",
+    "quoted",
+    "references",
+    "said",
+]
 
 Reference = tuple[str, ...]
 """A name as its parts: (bids, price); (bids,) for a whole stream; () for all of them."""
@@ -162,3 +173,10 @@ def said(error: BaseException) -> str:
 
 def _parts(names: Any) -> Reference:
     return tuple(str(names.apply(i)) for i in range(names.size()))
+
+
+def milliseconds(spark: SparkSession, interval: str) -> int:
+    """An interval like '10 seconds', as Spark reads those of watermarks."""
+    jvm: Any = spark._jvm
+    catalyst = jvm.org.apache.spark.sql.catalyst
+    return int(catalyst.plans.logical.EventTimeWatermark.getDelayMs(catalyst.util.IntervalUtils.fromIntervalString(interval)))

@@ -20,7 +20,7 @@ from spark_adapter.sources import attributes
 __all__ = ["layout_of"]
 
 # Of a binding: where rows come from, by either name, and how late they may be. All its other fields are written down, those of later versions too.
-NOT_STATE = {"source", "table", "columns", "watermark"}
+NOT_STATE = {"source", "table", "columns", "watermark", "idle_after"}
 
 # Options of Spark's own sources that decide which values are read of the same bytes. Others say where to read, how much, and how fast.
 READING_OPTIONS = """

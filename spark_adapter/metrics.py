@@ -9,20 +9,28 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from models.plan import Cost
+
 __all__ = ["METRICS", "metrics_text"]
 
 METRICS = "metrics.prom"  # beside the checkpoint's statistics
+
+ARRIVED = {
+    "rows": "Rows that came in time.",
+    "late": "Rows that came too late.",
+    "idle_late": "Rows that came after the watermark had gone on without their stream, which was silent.",
+}
 
 Family = CounterMetricFamily | GaugeMetricFamily
 
 
 class _Figures(Collector):
-    def __init__(self, summary: Mapping[str, Any], batch_seconds: float, planned_bytes: float) -> None:
-        self._summary, self._batch_seconds, self._planned_bytes = summary, batch_seconds, planned_bytes
+    def __init__(self, summary: Mapping[str, Any], batch_seconds: float, planned: Cost) -> None:
+        self._summary, self._batch_seconds, self._planned = summary, batch_seconds, planned
 
     def collect(self) -> Iterator[Family]:
         said = self._summary
-        yield from _by_name(CounterMetricFamily, "stream", said["streams"], {"rows": "Rows that came in time.", "late": "Rows that came too late."})
+        yield from _by_name(CounterMetricFamily, "stream", said["streams"], ARRIVED)
         yield from _by_name(GaugeMetricFamily, "state", said["states"], {"rows": "Rows held.", "bytes": "Bytes on workers' disks."})
         yield CounterMetricFamily("watersmeet_results", "Rows made.", said["results"])
         for name, what in {
@@ -33,7 +41,13 @@ class _Figures(Collector):
             yield CounterMetricFamily(f"watersmeet_store_{name}", what, said["store"][name])
         yield GaugeMetricFamily("watersmeet_workers_memory_bytes", "Private memory of the workers.", said["workers"]["memory_bytes"])
         yield GaugeMetricFamily("watersmeet_workers_disk_bytes", "Copies of states on workers' disks.", said["workers"]["disk_bytes"])
-        yield GaugeMetricFamily("watersmeet_planned_bytes", "Bytes that the plan foresaw for all states.", self._planned_bytes)
+        yield GaugeMetricFamily("watersmeet_planned_bytes", "Bytes that the plan foresaw for all states.", self._planned.memory_bytes)
+        yield GaugeMetricFamily("watersmeet_planned_rows", "Rows that the plan foresaw for all states.", self._planned.memory_tuples)
+        held = GaugeMetricFamily("watersmeet_watermark_held_seconds", "How far other streams are ahead of the one waited for.", labels=["stream"])
+        holder = said["watermark_held_by"]
+        if holder is not None and holder["seconds"] is not None:
+            held.add_metric([holder["stream"]], holder["seconds"])
+        yield held
         yield GaugeMetricFamily("watersmeet_batch_seconds", "How long the last batch took.", self._batch_seconds)
 
 
@@ -46,7 +60,8 @@ def _by_name(kind: type[Family], label: str, entries: list[Mapping[str, Any]], w
         yield family
 
 
-def metrics_text(summary: Mapping[str, Any], batch_seconds: float, planned_bytes: float) -> str:
+def metrics_text(summary: Mapping[str, Any], batch_seconds: float, planned: Cost) -> str:
+    """`summary` is that of the run so far, `batch_seconds` what the last batch took, `planned` what the plan foresaw."""
     registry = CollectorRegistry()
-    registry.register(_Figures(summary, batch_seconds, planned_bytes))
+    registry.register(_Figures(summary, batch_seconds, planned))
     return generate_latest(registry).decode()

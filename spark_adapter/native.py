@@ -47,9 +47,13 @@ class NativeJoin:
     """Streams whose event time stops being one, because only one may leave."""
 
 
-def check_native(plan: Plan) -> None:
-    """That Spark's own joins can run this plan; EngineError names every operator and window in the way."""
-    faults: list[Fault] = []
+def check_native(plan: Plan, bindings: Bindings) -> None:
+    """That Spark's own joins can run this plan; EngineError names every operator, window and silence in the way."""
+    faults: list[Fault] = [
+        (f"/streams/{name}/idle_after", f"Spark's own joins wait for {name} however long it is silent: use engine stem, or leave idle_after out")
+        for name, binding in bindings.streams.items()
+        if binding.idle_after is not None
+    ]
     for i, operator in enumerate(plan.operators):
         if operator.kind is not OperatorKind.BINARY_JOIN or len(operator.inputs) != 2:
             joined = ", ".join(operator.inputs)
@@ -94,7 +98,7 @@ def native_joins(plan: Plan) -> Iterator[NativeJoin]:
 
 def native(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame]) -> DataFrame:
     """The results of the plan as one streaming DataFrame; `streams` as `read_streams` gives them. Raises EngineError."""
-    check_native(plan)
+    check_native(plan, bindings)
     frames: dict[str, DataFrame] = {}
     for name, names in attributes(plan.query).items():
         frames[name] = streams[name].select(

@@ -45,6 +45,8 @@ class Progress:
     """Rows made; None where the engine does not count them."""
     late: int
     """Rows dropped because they came past the watermark."""
+    idle_late: int = 0
+    """Rows dropped because their stream had been silent for longer than its `idle_after`, and the watermark had gone on without it."""
     shed_rows: int = 0
     """Rows that were not let in, as the plan's allocation says."""
     shed_probes: int = 0
@@ -73,7 +75,7 @@ class Built:
 
     results: DataFrame
     remember: Callable[[], None]
-    """Writes the manifest of the checkpoint; called when the query starts."""
+    """Makes the checkpoint ready and writes its manifest; called when the query starts."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of Spark that the query needs."""
     measuring: Measuring | None = None
@@ -82,6 +84,8 @@ class Built:
     """Called once the query has ended."""
     cells: int = 1
     """How many cells the states are spread over."""
+    cells_before: int = 1
+    """How many they were spread over until now."""
     copied: float = 1.0
     """The factor by which copies of rows multiply the plan's bytes."""
 
@@ -91,7 +95,7 @@ class Pipeline:
 
     def __init__(self, plan: Plan, bindings: Bindings, spark: SparkSession, built: Built) -> None:
         self.plan, self.bindings, self.spark, self.results = plan, bindings, spark, built.results
-        self.cells, self.copied = built.cells, built.copied
+        self.cells, self.cells_before, self.copied = built.cells, built.cells_before, built.copied
         self._built, self._measuring = built, built.measuring
         self._query: StreamingQuery | None = None
         self._watcher: threading.Thread | None = None
@@ -148,8 +152,9 @@ class Pipeline:
             statistics = self._measuring.summary() if self._measuring else {}
             results = statistics.get("results")
             shed = statistics.get("shed", {"rows": 0, "probes": 0})
+            idle_late = sum(stream["idle_late"] for stream in statistics.get("streams", ()))
             return Progress(
-                self._query.isActive, self._batches, self._rows, results, self._late, shed["rows"], shed["probes"], statistics, self._last
+                self._query.isActive, self._batches, self._rows, results, self._late, idle_late, shed["rows"], shed["probes"], statistics, self._last
             )
 
     def _running(self) -> StreamingQuery:
@@ -238,7 +243,7 @@ class Pipeline:
         else:
             self._lines.append(text)
             folder.write(STATISTICS, "".join(self._lines))
-        folder.write(METRICS, metrics_text(summary, seconds, self.plan.cost.memory_bytes))
+        folder.write(METRICS, metrics_text(summary, seconds, self.plan.cost))
 
 
 def changeable(bindings: Bindings, spark: SparkSession) -> dict[str, str]:

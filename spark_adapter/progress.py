@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, TextIO
 
 __all__ = ["RESULTS", "Measured", "Reporter", "Tick", "held_by", "line", "size", "store_bytes", "summary", "tick_of"]
 
 FILES = "rocksdbSstFileSize"
-SUMMED = ("results", "late", "shed_rows", "shed_probes", "written_bytes", "read_bytes", "merges")  # figures of a whole run; others are as of now
+# Figures of a whole run; others are as of now.
+SUMMED = ("results", "late", "idle_late", "shed_rows", "shed_probes", "written_bytes", "read_bytes", "merges")
 STALLED = 60.0  # seconds of event time by which the other streams are ahead, from which on a stream is named as the one that holds the watermark
 RESULTS = "results"  # name under which a pipeline observes its result rows: file sinks do not count them
 
@@ -21,33 +22,8 @@ class Measured:
 
     results: int
     late: int
+    """Rows that came after the watermark had passed them; they were dropped."""
     state_rows: int
-    shed_rows: int = 0
-    shed_probes: int = 0
-    disk_bytes: int = 0
-    memory_bytes: int = 0
-    written_bytes: int = 0
-    read_bytes: int = 0
-    merges: int = 0
-    held_by: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """One micro-batch."""
-
-    batch: int
-    rows_in: int
-    rows_out: int
-    late: int
-    """Rows that came after the watermark had passed them, dropped."""
-    state_rows: int
-    state_bytes: int
-    """What Spark's state store holds, in memory and in files."""
-    lag: float | None
-    """Seconds of event time from the newest row of the batch back to the watermark; None where no row came."""
-    seconds: float
-    """How long the batch took."""
     shed_rows: int = 0
     """Rows not let in, because the plan sheds load."""
     shed_probes: int = 0
@@ -63,6 +39,26 @@ class Tick:
     merges: int = 0
     held_by: str = ""
     """The stream that holds the watermark back, and for how long; empty where none does so for long."""
+    idle_late: int = 0
+    """Rows that came after the watermark had gone on without their stream, which was silent; they were dropped."""
+    idle: tuple[str, ...] = ()
+    """Streams that have been silent for longer than their `idle_after`."""
+    watermark: int | None = None
+    """In microseconds, where it may be ahead of Spark's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick(Measured):
+    """One micro-batch: what was made in it, and what was held at its end."""
+
+    batch: int
+    rows_in: int
+    state_bytes: int
+    """What Spark's state store holds, in memory and in files."""
+    lag: float | None
+    """Seconds of event time from the newest row of the batch back to the watermark; None where no row came."""
+    seconds: float
+    """How long the batch took."""
     planned_rows: int = 0
     """What the plan foresaw for the states."""
 
@@ -83,22 +79,12 @@ def tick_of(report: Mapping[str, Any], before: Measured | None = None, now: Meas
         since = {name: getattr(now, name) - getattr(before, name) for name in SUMMED}
         own = replace(now, **since)
     return Tick(
+        **asdict(own),
         batch=report["batchId"],
         rows_in=report["numInputRows"],
-        rows_out=own.results,
-        late=own.late,
-        state_rows=own.state_rows,
         state_bytes=store_bytes(report),
-        lag=_lag(report.get("eventTime", {})),
+        lag=_lag(report.get("eventTime", {}), own.watermark),
         seconds=report["batchDuration"] / 1000,
-        shed_rows=own.shed_rows,
-        shed_probes=own.shed_probes,
-        disk_bytes=own.disk_bytes,
-        memory_bytes=own.memory_bytes,
-        written_bytes=own.written_bytes,
-        read_bytes=own.read_bytes,
-        merges=own.merges,
-        held_by=own.held_by,
     )
 
 
@@ -120,12 +106,13 @@ def store_bytes(report: Mapping[str, Any]) -> int:
     return sum(operator["memoryUsedBytes"] + operator.get("customMetrics", {}).get(FILES, 0) for operator in report.get("stateOperators", []))
 
 
-def _lag(times: Mapping[str, str]) -> float | None:
+def _lag(times: Mapping[str, str], own: int | None) -> float | None:
+    """From the newest row back to the watermark: Spark's, or the engine's own, in microseconds, where that is ahead."""
     if "max" not in times or "watermark" not in times:
         return None
-    watermark = datetime.fromisoformat(times["watermark"])
     # Before the first watermark Spark reports the start of 1970.
-    return (datetime.fromisoformat(times["max"]) - watermark).total_seconds() if watermark.timestamp() > 0 else None
+    watermark = max(datetime.fromisoformat(times["watermark"]).timestamp(), (own or 0) / 1e6)
+    return datetime.fromisoformat(times["max"]).timestamp() - watermark if watermark > 0 else None
 
 
 def line(tick: Tick) -> str:
@@ -134,7 +121,10 @@ def line(tick: Tick) -> str:
     behind = "" if tick.lag is None else f" | watermark {tick.lag:,.1f} s behind"
     if tick.held_by:
         behind = f"{behind}, held by {tick.held_by}" if behind else f" | watermark held by {tick.held_by}"
+    if tick.idle:
+        behind += f" | not waiting for {', '.join(tick.idle)}"
     late = f" | {tick.late:,} late" if tick.late else ""
+    late += f" | {tick.idle_late:,} late after silence" if tick.idle_late else ""
     shed = f" | shed {tick.shed_rows:,} rows, {tick.shed_probes:,} probes" if tick.shed_rows or tick.shed_probes else ""
     planned = f" of {tick.planned_rows:,} planned" if tick.planned_rows else ""
     moved = ""
@@ -142,7 +132,7 @@ def line(tick: Tick) -> str:
         moved = f" | wrote {size(tick.written_bytes)}, read {size(tick.read_bytes)}"
         moved += "" if not tick.merges else f", {tick.merges} merge{'s' if tick.merges > 1 else ''}"
     return (
-        f"batch {tick.batch} | {tick.rows_in / seconds:,.0f} rows/s in, {tick.rows_out / seconds:,.0f} out"
+        f"batch {tick.batch} | {tick.rows_in / seconds:,.0f} rows/s in, {tick.results / seconds:,.0f} out"
         f" | state {tick.state_rows:,}{planned} rows, {_held(tick.state_bytes, tick.disk_bytes, tick.memory_bytes)}{moved}{behind}"
         f" | {tick.seconds:.1f} s{late}{shed}"
     )
@@ -155,17 +145,18 @@ def _held(store: int, disk: int, memory: int) -> str:
 
 def summary(ticks: Sequence[Tick], seconds: float, planned: float, shed: bool = False) -> list[str]:
     """The whole run, for a person to read; `planned` are the bytes that the plan foresaw, `shed` whether it may shed load."""
-    rows_in, rows_out, late, shed_rows, shed_probes = (
-        sum(getattr(tick, name) for tick in ticks) for name in ("rows_in", "rows_out", "late", "shed_rows", "shed_probes")
+    rows_in, results, late, idle_late, shed_rows, shed_probes = (
+        sum(getattr(tick, name) for tick in ticks) for name in ("rows_in", "results", "late", "idle_late", "shed_rows", "shed_probes")
     )
     state_rows, store, disk, memory = (
         max((getattr(tick, name) for tick in ticks), default=0) for name in ("state_rows", "state_bytes", "disk_bytes", "memory_bytes")
     )
     return [
         f"{len(ticks)} batches in {seconds:.1f} s",
-        f"in     {rows_in:,} rows, {rows_in / max(seconds, 0.001):,.0f} a second; {late:,} late and dropped",
+        f"in     {rows_in:,} rows, {rows_in / max(seconds, 0.001):,.0f} a second; {late:,} late and dropped"
+        + (f", {idle_late:,} more because their stream had been silent" if idle_late else ""),
         *([f"shed   {shed_rows:,} rows not let in, {shed_probes:,} probes not made: results are missing"] if shed else []),
-        f"out    {rows_out:,} rows, {rows_out / max(seconds, 0.001):,.0f} a second",
+        f"out    {results:,} rows, {results / max(seconds, 0.001):,.0f} a second",
         f"state  {state_rows:,} rows, {_held(store, disk, memory)}, each at most; the plan foresaw {size(planned)}",
     ]
 

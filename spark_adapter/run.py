@@ -39,11 +39,19 @@ from spark_adapter.stats import PLAN_FILE
 __all__ = ["follow", "run"]
 
 DONE, FAILED = 0, 1
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.2  # between two looks for reports: a line appears as soon as a person would notice
 LAST_REPORTS = 10.0  # seconds to wait for Spark's reports of batches that have ended
 
 
-def run(plan: Plan, bindings: Bindings, engine: str = "stem", out: TextIO = sys.stderr, master: str | None = None, shed: bool = False) -> int:
+def run(
+    plan: Plan,
+    bindings: Bindings,
+    engine: str = "stem",
+    out: TextIO = sys.stderr,
+    master: str | None = None,
+    shed: bool = False,
+    cells: int | None = None,
+) -> int:
     """Run until the sources are worked through (`available_now`), the pipeline fails, or the user interrupts; 0 unless it failed.
 
     Raises AdapterError for everything that can be seen to be wrong before it starts.
@@ -53,7 +61,7 @@ def run(plan: Plan, bindings: Bindings, engine: str = "stem", out: TextIO = sys.
     check_shed(plan, shed)  # before Spark is started, which takes a while
     try:
         spark = open_session(bindings.spark, master, log)
-        pipeline = compile(plan, bindings, spark, engine, shed=shed)
+        pipeline = compile(plan, bindings, spark, engine, cells=cells, shed=shed)
         # `stats` makes a request of the plan and of what the run measures.
         Folder(spark, bindings.checkpoint).write(PLAN_FILE, plan.model_dump_json(indent=1))
         out.write("".join(line + "\n" for line in opening(pipeline, engine)))
@@ -78,6 +86,8 @@ def opening(pipeline: Pipeline, engine: str) -> Iterator[str]:
         yield "this plan does not fit the caps that it was made for; nothing is shed"
     if engine == "stem":
         held = size(plan.cost.memory_bytes * pipeline.copied)
+        if pipeline.cells_before != pipeline.cells:
+            yield f"the states lie in {pipeline.cells_before} cells; they are laid out anew for {pipeline.cells} before the first batch"
         yield (
             f"{pipeline.cells} cells; copies multiply what the plan keeps by {pipeline.copied:.2f}: "
             f"{size(plan.cost.memory_bytes)} by the plan's own measure are {held}"
@@ -165,6 +175,9 @@ def _measured(pipeline: Pipeline) -> Measured | None:
         store["read_bytes"],
         store["merges"],
         held_by(progress.statistics["watermark_held_by"]),
+        progress.idle_late,
+        tuple(progress.statistics["idle"]),
+        progress.statistics["watermark"],
     )
 
 

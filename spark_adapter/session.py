@@ -20,7 +20,7 @@ from spark_adapter.errors import BindingError
 from spark_adapter.expressions import SPARK_ERRORS, said
 from spark_adapter.java import java_home
 
-__all__ = ["DEFAULT_MASTER", "JOINS", "open_session", "send_code", "settings"]
+__all__ = ["DEFAULT_MASTER", "JOINS", "in_one_process", "open_session", "send_code", "settings"]
 
 DEFAULT_MASTER = "local[2]"
 ARCHIVE = "watersmeet.zip"
@@ -116,10 +116,16 @@ def _without_checksums(session: SparkSession) -> None:
     jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI("file:///"), context._jsc.hadoopConfiguration()).setWriteChecksum(False)
 
 
+def in_one_process(spark: SparkSession) -> bool:
+    """Whether the executors are the driver's own process."""
+    master = str(spark.sparkContext.master)
+    return master.startswith("local[") or master == "local"
+
+
 def send_code(spark: SparkSession) -> None:
-    """Send our packages to the executors of a session, once. A local[…] master has none but its own process, which has them."""
+    """Send our packages to the executors of a session, once. Where they are the driver's own process they have them."""
     context = spark.sparkContext
-    if context.master.startswith("local[") or context.master == "local" or any(name.endswith(ARCHIVE) for name in context.listFiles):
+    if in_one_process(spark) or any(name.endswith(ARCHIVE) for name in context.listFiles):
         return
     context.addPyFile(str(_packed()))
 

@@ -25,7 +25,7 @@ from models.plan import Plan
 from models.request import Comparison, Query
 from spark_adapter.documents import check_tree
 from spark_adapter.errors import BindingError, Fault
-from spark_adapter.expressions import SPARK_ERRORS, ExpressionError, analyzed, column_or_expression, quietly, quoted, references, said
+from spark_adapter.expressions import SPARK_ERRORS, ExpressionError, analyzed, column_or_expression, milliseconds, quietly, quoted, references, said
 
 __all__ = ["attributes", "read_streams", "result_columns"]
 
@@ -136,6 +136,8 @@ def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: Spark
         faults.append((f"{at}/event_time", f"the event time of {name}, {error}"))
     except SPARK_ERRORS as error:
         faults.append((f"{at}/watermark", f"the watermark of {name} must be an interval like '10 seconds', got {binding.watermark!r}: {said(error)}"))
+    if binding.idle_after is not None:
+        faults += _wrong_silence(name, binding.idle_after, spark)
     columns: dict[str, tuple[Column, T.DataType]] = {}
     for attribute in wanted:
         text = binding.columns.get(attribute, quoted(attribute))
@@ -156,6 +158,15 @@ def _condition(name: str, text: str, frame: DataFrame, spark: SparkSession) -> C
     if not isinstance(kind, T.BooleanType):
         raise ExpressionError(f"{text!r}, is {kind.simpleString().upper()}; it must be true or false, for example {text} > 0")
     return condition
+
+
+def _wrong_silence(name: str, text: str, spark: SparkSession) -> Iterator[Fault]:
+    example = f"the idle_after of {name} must be an interval above 0, like '60 seconds', got {text!r}"
+    try:
+        if milliseconds(spark, text) <= 0:
+            yield f"/streams/{name}/idle_after", example
+    except SPARK_ERRORS as error:
+        yield f"/streams/{name}/idle_after", f"{example}: {said(error)}"
 
 
 # Formats that are Spark's own but come in packages of their own.
@@ -200,7 +211,7 @@ def _comparison_types(query: Query, opened: dict[str, _Opened], faults: list[Fau
         for member in group:
             kind = _common(kind, types[member]) if kind is not None else None
         if kind is None:
-            # Alone in its group, it was named with its predicate already.
+            # Of a group of one attribute, the fault was reported with its predicate already.
             if attribute == group[0] and len(group) > 1:
                 names = ", ".join(".".join(member) for member in group)
                 faults.append(

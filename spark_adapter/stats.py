@@ -1,4 +1,4 @@
-"""What a run measured, as a new request: rates, selectivities and observed sub-joins instead of estimates.
+"""What a run measured, as a new request: rates, skew, selectivities and observed sub-joins instead of estimates.
 
 Engine stem writes a line per batch beside its checkpoint, and each line carries what the run has measured so far. The last
 one goes into the request of the plan that ran: measured rates in place of the given ones, measured selectivities of
@@ -78,7 +78,7 @@ def measured_request(plan: Plan, measured: Mapping[str, Any]) -> PlanRequest:
     """The plan's request with what was measured in place of what was estimated; `measured` as the pipeline's statistics have it."""
     query = plan.query
     rates, selectivities = measured.get("rates", {}), measured.get("selectivities", {})
-    streams = [_stream(stream, rates.get(f"{stream.name}.rate")) for stream in query.streams]
+    streams = [_stream(stream, rates.get(f"{stream.name}.rate"), measured.get("skew", {})) for stream in query.streams]
     predicates = [_predicate(predicate, selectivities.get(f"predicates[{p}].selectivity")) for p, predicate in enumerate(query.predicates)]
     sets = {tuple(sorted(entry.streams)): entry.selectivity for entry in query.observed}
     for entry in measured.get("observed", []):
@@ -94,8 +94,9 @@ def measured_request(plan: Plan, measured: Mapping[str, Any]) -> PlanRequest:
     )
 
 
-def _stream(stream: Stream, rate: float | None) -> Stream:
-    return stream if not rate else stream.model_copy(update={"rate": rate})
+def _stream(stream: Stream, rate: float | None, skew: Mapping[str, float]) -> Stream:
+    own = {attribute: share for (name, attribute), share in ((side.split(".", 1), share) for side, share in skew.items()) if name == stream.name}
+    return stream.model_copy(update=({"rate": rate} if rate else {}) | {"skew": stream.skew | own})
 
 
 def _predicate(predicate: Predicate, selectivity: float | None) -> Predicate:

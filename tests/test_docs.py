@@ -47,6 +47,13 @@ def test_every_path_and_link_leads_somewhere(document: Path) -> None:
     assert [str(path) for path in (*links, *paths, *modules) if not path.exists() and path.stem != "NAME"] == []
 
 
+def test_every_bench_that_code_speaks_of_exists() -> None:
+    sources = [path for room in ROOMS.split("|") for path in (ROOT / room).rglob("*.py")]
+    named = {name for path in sources for name in re.findall(r"tests[./]bench[./](\w+)", path.read_text(encoding="utf-8"))}
+    assert "random_claims" in named
+    assert sorted(name for name in named if not (ROOT / "tests" / "bench" / f"{name}.py").exists()) == []
+
+
 def test_the_way_from_the_readme_to_hash_or_nested_loop_is_written_down() -> None:
     assert "(docs/architecture.md)" in DOCUMENTS[0].read_text(encoding="utf-8")
     for name in ("README.md", "docs/architecture.md"):

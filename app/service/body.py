@@ -3,7 +3,8 @@
 Text is UTF-8. A key given twice, NaN, Infinity and 1e999, integers of thousands of digits and half a surrogate pair are
 refused with a pointer to where they are, and whatever cannot be read at all with the pointer "" (the whole body).
 JSON takes one pass; the places of what is refused are only looked for once something is. YAML is read by the rules
-of YAML 1.2's core schema, under which `1e-6` is a number and `=`, `no` and `2026-11-16` are text.
+of YAML 1.2's core schema, under which `1e-6` is a number and `=`, `no` and `2026-11-16` are text. ruamel.yaml knows these rules, which would save
+`_CoreLoader`; but it stops at the first key given twice and follows aliases without end, so the walk over nodes, the larger part, would stay.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from models.check import CheckReport, CheckRequest
 from models.cover import CoverAnswer, CoverRequest
 from models.jtree import JtreeAnswer, JtreeRequest
 from models.plan import Diff, DiffRequest, EstimateRequest, Frontier, Plan
+from models.replan import Replan, ReplanRequest
 from models.request import PlanRequest
 from models.sql import SqlMeaning, SqlRequest
 from models.window_join import WindowJoinAnswer, WindowJoinRequest
@@ -80,6 +81,15 @@ ENDPOINTS = (
     Endpoint("/v1/requests", "request_from_sql", SqlRequest, SqlMeaning, "solvers.from_sql:from_sql", "Say what a SQL query means as a request"),
     Endpoint("/v1/estimates", "estimate", EstimateRequest, Plan, "solvers.estimate:estimate", "Price a plan of your own"),
     Endpoint("/v1/diffs", "diff", DiffRequest, Diff, "solvers.diff:diff", "Compare two plans"),
+    Endpoint(
+        "/v1/replans",
+        "replan",
+        ReplanRequest,
+        Replan,
+        "solvers.replan:replan",
+        "Keep or change a plan that runs",
+        so_far="solvers.so_far:replan_so_far",
+    ),
     Endpoint(
         "/v1/checks",
         "check",

@@ -16,7 +16,7 @@ __all__ = ["serve"]
 
 
 def serve(host: str = "127.0.0.1", port: int = 8080) -> None:
-    """Serve until told to stop; then running solves may end, workers go with the service."""
+    """Serve until told to stop. Running solves then have `shutdown_seconds` to end; the workers end with the service."""
     try:
         settings = settings_from()
     except SettingsError as wrong:

@@ -1,6 +1,7 @@
 """Settings of the service: one environment variable each, WATERSMEET_ and the field's name in capitals.
 
-`settings_table` is the one documented table of them; docs/service.md holds a copy that a test compares.
+`settings_table` is the one documented table of them; docs/service.md holds a copy that a test compares. Reading takes twenty lines, so there is no
+library for it: pydantic-settings would read the same variables, but the table and sentences that name a variable would still have to be made here.
 """
 
 from __future__ import annotations

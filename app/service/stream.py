@@ -5,6 +5,9 @@ would get; or `event: problem` for what goes wrong once the stream has begun. Wh
 The stream begins with the first incumbent, or after QUIET seconds. Comments in between keep proxies from cutting a
 quiet connection.
 
+sse-starlette would write frames and comments, which takes ten lines here. The rest would stay: keeping the newest incumbent alone, ending with the
+solve or with its reader, and telling the log how it ended. So it is no dependency.
+
 A slow reader costs nothing but its connection: incumbents that it has not read are forgotten for the newest, and the solve does not wait
 for it. A reader that leaves has its solve stopped, unless others wait for the same.
 """

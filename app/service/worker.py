@@ -96,6 +96,9 @@ def _takes_progress(function: Function) -> bool:
 
 def _limited(request: Model, longest: float) -> tuple[Model, float]:
     """The request with its time limit cut to the longest, and that limit; a request without one may take the longest."""
+    if isinstance(inner := getattr(request, "request", None), Model):
+        shorter, seconds = _limited(inner, longest)
+        return (request if shorter is inner else request.model_copy(update={"request": shorter})), seconds
     options = getattr(request, "options", None)
     holder = request if options is None else options
     limit = getattr(holder, "time_limit", None)
@@ -109,7 +112,9 @@ def _limited(request: Model, longest: float) -> tuple[Model, float]:
 
 def _check_streams(request: Model, most: int) -> None:
     """Refuse queries of more streams than this service takes."""
-    queries = [("", request)] + [(f"/cases/{i}/request", case.request) for i, case in enumerate(getattr(request, "cases", []))]
+    queries = [("", request), ("/request", getattr(request, "request", None))] + [
+        (f"/cases/{i}/request", case.request) for i, case in enumerate(getattr(request, "cases", []))
+    ]
     counts = [(where, len(query.streams)) for where, holder in queries if (query := getattr(holder, "query", None)) is not None]
     errors = [(f"{where}/query/streams", f"streams: this service takes at most {most} of them, got {n}") for where, n in counts if n > most]
     if errors:

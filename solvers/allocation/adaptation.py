@@ -1,53 +1,54 @@
 """When to share out anew while a plan runs (paper 2 §4.4).
 
 Problem: rates and selectivities drift, and an allocation that was best no longer is; changing it for every flicker is no use.
-Method: monitoring, analysis, actuation. Analysis runs when the measured throughput is off the expected one by more than the
-error threshold ε. Its allocation is put to work when it is predicted to yield more than the present one by the performance
-threshold p, or when the present one leaves the CPU cap or breaks a freshness predicate that the new one keeps.
-Guarantee: none of the drift; the new allocation is the best for the statistics it was given. Complexity: one allocation.
-Departs from paper 2 in the last clause: an allocation that cannot be kept up is replaced whatever it promises.
+Method: monitoring, analysis, actuation. The pipeline monitors; analysis is run when something is off by more than the error threshold ε
+(`solvers.replan`, which asks here); what it proposes is put to work when it is predicted to yield more than what runs by the performance
+threshold p, or when what runs leaves the CPU cap by more than ε or breaks a freshness predicate that the proposal keeps.
+Guarantee: none of the drift; a proposal is judged by the statistics that both are priced for. Complexity: constant.
+Departs from paper 2: an allocation that cannot be kept up is replaced whatever it promises, and what a plan that is over the cap yields is as
+much of its results as the CPU suffices for: it falls behind, and a second of input takes longer than a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
 
-from solvers.allocation.freshness import ages, cpu_of
-from solvers.allocation.in_plans import Shared, share_out
-from solvers.allocation.productivity import paths_of_plan, results_of
-from solvers.model.cost import CostModel, PricedTree
+from models.replan import Thresholds
 
-__all__ = ["Thresholds", "adapt"]
+__all__ = ["Load", "Why", "adapt"]
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """The paper's settings for its real data; for synthetic data it used 5–8 % and 3–7 %."""
+class Load(NamedTuple):
+    """What a plan uses and yields."""
 
-    error: float = 0.05
-    """ε: how far the throughput may be off before anything is looked at."""
-    gain: float = 0.05
-    """p: how much more a new allocation must yield."""
+    cpu: float
+    results: float
+    """Per second, as long as the CPU suffices."""
+    fresh: tuple[bool, ...] = ()
+    """For each stream whether its freshness predicate holds; empty where nothing is shed."""
+
+    def kept_up(self, cap: float) -> float:
+        """Results per second within the cap."""
+        return self.results if self.cpu <= cap else self.results * (cap / self.cpu)
+
+    def over(self, cap: float, error: float) -> bool:
+        """Whether it is over the cap by more than the error."""
+        return self.cpu > cap * (1.0 + error)
 
 
-def adapt(
-    now: CostModel,
-    priced: PricedTree,
-    cap: float,
-    stated: Sequence[float],
-    present: Shared,
-    measured: float,
-    thresholds: Thresholds | None = None,
-) -> Shared | None:
-    """The allocation to change to, or None to stay. `now` has the statistics of the last windows, `measured` their throughput."""
-    limits = thresholds or Thresholds()
-    if abs(measured - present.throughput) <= limits.error * present.throughput:
-        return None
-    proposed = share_out(now, priced, cap, stated)
-    plan = paths_of_plan(now.graph, now.costs, priced)
-    reached = ages(plan, present.shares)
-    over = plan.keeping + cpu_of(plan, present.shares) > cap
-    stale = any(age > limit and fresh for age, limit, fresh in zip(reached, stated, proposed.fresh, strict=True))
-    better = proposed.throughput > (1.0 + limits.gain) * results_of(plan, present.shares)
-    return proposed if over or stale or better else None
+class Why(Enum):
+    """Why another allocation is put to work."""
+
+    OVER = "over the cap"
+    STALE = "stale"
+    BETTER = "better"
+
+
+def adapt(present: Load, proposed: Load, cap: float, thresholds: Thresholds) -> Why | None:
+    """Why to change from the present allocation to the proposed one; None to stay."""
+    if present.over(cap, thresholds.error) and not proposed.over(cap, thresholds.error):
+        return Why.OVER
+    if any(kept and not keeps for keeps, kept in zip(present.fresh, proposed.fresh, strict=False)):
+        return Why.STALE
+    return Why.BETTER if proposed.kept_up(cap) > (1.0 + thresholds.gain) * present.kept_up(cap) else None

@@ -38,10 +38,10 @@ from solvers.model.graph import bits
 __all__ = ["Refresh", "ages", "cover_shares", "cpu_of", "greedy_shares", "joint_shares", "least_cost_stays", "residences", "split_tolerance"]
 
 PRECISION = 1e-5  # of the least CPU
-BARRIER_GROWTH = 50.0
+BARRIER_GROWTH = 50.0  # times heavier, from one barrier to the next: half a dozen of them reach PRECISION
 CENTRED = 0.1  # Newton decrement below which a barrier has been followed closely enough
-FAR_MORE = 1e30
-UNTHREADED = 100
+FAR_MORE = 1e30  # renewals in a tolerance, from which on more make no difference: squares of it still fit a double
+UNTHREADED = 100  # rows up to which BLAS works in one thread
 MAX_WORK = 3e8  # multiplications: a second or so at worst
 MAX_STEPS = 400  # of Newton's method; about 40 are needed
 

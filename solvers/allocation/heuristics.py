@@ -18,9 +18,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from models.allocation import AllocationMethod
 from solvers.allocation.productivity import Path
 
-__all__ = ["HEURISTICS", "Flow", "equal", "equal_best", "flow", "global_ratio", "selectivity_best"]
+__all__ = ["HEURISTICS", "Flow", "Heuristic", "flow"]
 
 Key = tuple[str, str, int]
 """(operator, where its tuples come from, position in the operator's pipeline)."""
@@ -94,35 +95,22 @@ def _over_operators(capacity: float, ways: dict[Key, HalfWay], weight: Callable[
     return allowed
 
 
-def equal(capacity: float, paths: Sequence[Path]) -> Flow:
-    """EqualHJ."""
-    ways = _half_ways(paths)
-    return flow(paths, _over_half_ways(capacity, ways, lambda way: 1.0))
+Heuristic = Callable[[float, Sequence[Path]], Flow]
+"""From a capacity and the paths to what goes through."""
+Weight = Callable[[HalfWay], float]
+ShareOut = Callable[[float, dict[Key, HalfWay], Weight], dict[Key, float]]
 
 
-def global_ratio(capacity: float, paths: Sequence[Path]) -> Flow:
-    """GlobalHJPR."""
-    ways = _half_ways(paths)
-    return flow(paths, _over_half_ways(capacity, ways, lambda way: way.per_resource))
+def _heuristic(share_out: ShareOut, weight: Weight) -> Heuristic:
+    """Shares the capacity out over half-way joins, or over operators, in the ratio of their weights."""
+    return lambda capacity, paths: flow(paths, share_out(capacity, _half_ways(paths), weight))
 
 
-def equal_best(capacity: float, paths: Sequence[Path]) -> Flow:
-    """EBestHJP."""
-    ways = _half_ways(paths)
-    return flow(paths, _over_operators(capacity, ways, lambda way: 1.0))
-
-
-def selectivity_best(capacity: float, paths: Sequence[Path]) -> Flow:
-    """SBestHJP."""
-    ways = _half_ways(paths)
-    return flow(paths, _over_operators(capacity, ways, lambda way: way.selectivity))
-
-
-HEURISTICS: dict[str, Callable[[float, Sequence[Path]], Flow]] = {
-    "equal": equal,
-    "global_ratio": global_ratio,
-    "equal_best": equal_best,
-    "selectivity_best": selectivity_best,
+HEURISTICS: dict[AllocationMethod, Heuristic] = {
+    AllocationMethod.EQUAL: _heuristic(_over_half_ways, lambda way: 1.0),
+    AllocationMethod.GLOBAL_RATIO: _heuristic(_over_half_ways, lambda way: way.per_resource),
+    AllocationMethod.EQUAL_BEST: _heuristic(_over_operators, lambda way: 1.0),
+    AllocationMethod.SELECTIVITY_BEST: _heuristic(_over_operators, lambda way: way.selectivity),
 }
 
 

@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from models.plan import Allocation, Allowance, Renewal, StreamShare, WindowSuggestion
 from solvers.allocation.freshness import Refresh, ages, cover_shares, cpu_of, greedy_shares, joint_shares, residences, split_tolerance
 from solvers.allocation.neighbours import neighbours
-from solvers.allocation.productivity import PlanPaths, paths_of_plan, results_of
+from solvers.allocation.productivity import PlanPaths, paths_of_plan, results_of, visited_sizes
 from solvers.common import words
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED, ROUNDED_DOWN
@@ -44,7 +44,7 @@ from solvers.model.sensitivity import headroom
 from solvers.model.tree import Join, Tree
 from solvers.window_join.flexible_windows import flexible_windows, kept_share
 
-__all__ = ["Relief", "Shared", "relieve", "share_out", "thin_out"]
+__all__ = ["Relief", "Shared", "allocation_of", "given_shares", "relieve", "share_out", "thin_out"]
 
 SMALL = 8  # streams up to which plans that the search did not keep are tried as well
 STEPS_PER_SECOND, MAX_STEPS = 60, 300  # of them, by the request's time limit: two milliseconds each, so that most of it is left
@@ -147,21 +147,30 @@ def thin_out(model: CostModel, priced: PricedTree, cap: float, stated: Sequence[
     factor = headroom(priced, model.graph, Caps(cpu=cap))
     if factor is None or not 0.0 < factor < 1.0:
         return None
-    graph = model.graph.scaled(factor)
+    return given_shares(model, priced, cap, stated, (1.0,) * len(model.graph), factor)
+
+
+def given_shares(model: CostModel, priced: PricedTree, cap: float, stated: Sequence[float], shares: Sequence[float], admitted: float) -> Shared:
+    """What these shares, of what is let in of every stream, come to; whether that is within the cap or not."""
+    graph = model.graph if admitted in (0.0, 1.0) else model.graph.scaled(admitted)
     plan = paths_of_plan(graph, model.costs, priced)
-    shares, nothing = (1.0,) * len(graph), Refresh((0.0,) * len(plan.subresults))
+    if not admitted:
+        plan, shares = replace(plan, keeping=0.0), (0.0,) * len(graph)
+    nothing = Refresh((0.0,) * len(plan.subresults))
     reached = ages(plan, shares)
+    # Rows that are let in more slowly make a window of rows, and a freshness in rows, longer in seconds.
+    limits = [age / (admitted or 1.0) if rows else age for age, rows in zip(stated, graph.row_windows, strict=True)]
     return Shared(
         priced=priced,
         graph=graph,
         plan=plan,
         budget=cap - plan.keeping,
-        shares=shares,
-        admitted=factor,
+        shares=tuple(shares),
+        admitted=admitted,
         asked=nothing,
         aimed_at=nothing,
         ages=tuple(reached),
-        fresh=_fresh(reached, [age / factor if rows else age for age, rows in zip(stated, graph.row_windows, strict=True)]),
+        fresh=_fresh(reached, limits),
         freshness_cpu=None,
     )
 
@@ -171,7 +180,7 @@ def _better(shared: Shared) -> tuple[int, float]:
 
 
 class _Contest:
-    """The best plan and allocation so far. A plan that could not win if freshness and keeping windows were free is not tried."""
+    """The best plan and allocation so far. A plan is not tried where it could not win even if freshness and keeping windows cost nothing."""
 
     def __init__(self, problem: Problem) -> None:
         self.model, self.caps, self.stated = problem.model, problem.caps, problem.freshness
@@ -213,10 +222,8 @@ def _best_shared(problem: Problem, points: Sequence[Point], deadline: Deadline) 
             break
         contest.enter(point.tree)
     if contest.best is None:  # even the share that fits rounds to nothing: nothing is let in
-        priced = model.price(likely[0].tree)
-        plan = replace(paths_of_plan(model.graph, model.costs, priced), keeping=0.0)
-        shared = share_out(model, priced, problem.caps.cpu, contest.stated, plan)
-        return likely[0], replace(shared, admitted=0.0, shares=(0.0,) * len(plan.windows), freshness_cpu=None)
+        nothing = given_shares(model, model.price(likely[0].tree), problem.caps.cpu, contest.stated, (), 0.0)
+        return likely[0], nothing
     _improve(problem, contest, likely, _more_plans(problem), deadline)
     tree, shared = contest.best
     return point_of(model, tree), shared
@@ -249,20 +256,20 @@ def _fits(problem: Problem, tree: Tree) -> bool:
     return point_of(problem.model, tree).memory_bytes <= problem.caps.memory_bytes
 
 
-def _allocation(model: CostModel, shared: Shared) -> Allocation:
+def allocation_of(model: CostModel, shared: Shared) -> Allocation:
+    """An allocation on the wire."""
     graph, priced = shared.graph, shared.priced
     ids = {node.mask: f"join-{number}" for number, node in enumerate(priced.nodes, 1)}
     per_second = [share / window for share, window in zip(shared.shares, shared.plan.windows, strict=True)]
-    allowances = []
+    allowances, sizes = [], dict[int, float]()
     for node, join in zip(priced.nodes, priced.joins, strict=True):
         for k, child in enumerate(node.inputs):
             block = join.blocks[k]
             name = ids[block] if isinstance(child, Join) else graph.names[child]
-            arrivals, visited = math.fsum(per_second[i] for i in bits(block)), block
-            for step, probe in enumerate(join.pipelines[k].probes):
+            arrivals = math.fsum(per_second[i] for i in bits(block))
+            for step, size in enumerate(visited_sizes(graph, join, k, sizes)[:-1]):
                 share = shared.shares[child] if step == 0 and not isinstance(child, Join) else 1.0
-                allowances.append(Allowance(operator=ids[node.mask], input=name, step=step, share=share, rate=arrivals * graph.size(visited)))
-                visited |= join.blocks[probe.target]
+                allowances.append(Allowance(operator=ids[node.mask], input=name, step=step, share=share, rate=arrivals * size))
     return Allocation(
         throughput=shared.throughput,
         saturation_throughput=model.rate(model.graph.all),
@@ -359,7 +366,7 @@ def relieve(problem: Problem, found: Found, deadline: Deadline) -> Relief:
     best, allocation = found.best, None
     if fitting or best.cpu > caps.cpu:
         best, shared = _best_shared(problem, fitting or [best], deadline)
-        allocation = _allocation(model, shared)
+        allocation = allocation_of(model, shared)
         notes = [*_sentences(model, shared), *notes]
     else:
         notes.append("This is the plan that is least over them.")

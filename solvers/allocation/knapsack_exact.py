@@ -18,11 +18,9 @@ from solvers.allocation.grepp import grepp, grepp_in_whole_units
 from solvers.allocation.productivity import Path
 from solvers.common.cp_solver import repeatable_solver
 from solvers.common.deadline import NOBODY, Deadline, Progress
-from solvers.common.scaling import decimal, whole_numbers
+from solvers.common.scaling import MOST_UNITS, decimal, whole_numbers
 
 __all__ = ["Knapsack", "knapsack_exact"]
-
-MOST_UNITS = 1 << 40  # of one path: beyond that a unit is below the rounding of the figures
 
 
 @dataclass(frozen=True, slots=True)

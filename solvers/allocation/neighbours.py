@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from solvers.jtree.search import make_join
+from solvers.jtree.search import Shape, shape_of, sorted_inputs, tree_of_joins
 from solvers.model.cost import CostModel
 from solvers.model.probe_order import best_orders
-from solvers.model.tree import Tree, joins, leaf_mask
+from solvers.model.tree import Tree
 
 __all__ = ["neighbours"]
-
-Shape = dict[int, tuple[int, ...]]
-"""Inputs of every join, all by their sets of streams."""
 
 
 def neighbours(model: CostModel, tree: Tree) -> Iterator[Tree]:
     """Each with its best probe orders, in an order that depends on nothing but the tree."""
-    shape: Shape = {node.mask: tuple(leaf_mask(child) for child in node.inputs) for node in joins(tree)}
+    shape = shape_of(tree)
     for user, inputs in shape.items():
         if not model.graph.connected(user):
             continue
@@ -47,11 +44,5 @@ def _grouped(model: CostModel, shape: Shape, user: int) -> Iterator[Shape]:
 
 
 def _build(model: CostModel, shape: Shape) -> Tree:
-    trees: dict[int, Tree] = {}
-    root = 0
-    for mask in sorted(shape, key=lambda mask: (mask.bit_count(), mask)):
-        parts = sorted(shape[mask], key=lambda part: part & -part)
-        inputs = [trees.get(part, part.bit_length() - 1) for part in parts]
-        trees[mask] = make_join(inputs, best_orders(model, parts)[0])
-        root = mask
-    return trees[root]
+    """The join tree of a shape whose inputs stand in any order."""
+    return tree_of_joins({mask: sorted_inputs(parts) for mask, parts in shape.items()}, lambda inputs: best_orders(model, inputs)[0])

@@ -26,11 +26,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from models.request import Costs
-from solvers.model.cost import PricedTree, times
+from solvers.model.cost import PricedJoin, PricedTree, times
 from solvers.model.graph import JoinGraph, bits
-from solvers.model.tree import Join, leaf_mask
+from solvers.model.tree import Join
 
-__all__ = ["Path", "PlanPaths", "Step", "Subresult", "path_of_steps", "paths_of_plan", "results_of"]
+__all__ = ["Path", "PlanPaths", "Step", "Subresult", "path_of_steps", "paths_of_plan", "results_of", "visited_sizes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,29 +104,43 @@ class PlanPaths:
     """Inputs before users."""
 
 
+def visited_sizes(graph: JoinGraph, join: PricedJoin, k: int, sizes: dict[int, float]) -> list[float]:
+    """The size of what a tuple of input k has visited before each of its probes, and after the last. `sizes` has known ones and takes up new ones."""
+    for block in join.blocks:
+        if block not in sizes:
+            sizes[block] = graph.size(block)
+    visited = join.blocks[k]
+    found = [sizes[visited]]
+    for probe in join.pipelines[k].probes:
+        block = join.blocks[probe.target]
+        made = visited | block
+        if made not in sizes:
+            sizes[made] = graph.grown(sizes[visited], made, sizes[block], probe.predicates)
+        found.append(sizes[made])
+        visited = made
+    return found
+
+
 def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree) -> PlanPaths:
     """The paths of a priced plan. `graph` may be another than it was priced for (thinned rates): its algorithms stay."""
-    n = len(graph)
+    n, sizes = len(graph), dict[int, float]()
     parts: list[list[float]] = [[] for _ in range(n)]
     keeping, subresults = [], []
     for number, (node, join) in enumerate(zip(priced.nodes, priced.joins, strict=True)):
         for k, child in enumerate(node.inputs):
-            block = leaf_mask(child)
+            block = join.blocks[k]
             held = costs.insert + costs.delete if join.states[k].indexed else costs.append
-            weights = [times(held, graph.size(block))] if isinstance(child, Join) else []
+            visited = visited_sizes(graph, join, k, sizes)
+            weights = [times(held, visited[0])] if isinstance(child, Join) else []
             if not isinstance(child, Join):
                 keeping.append(times(held, graph.rates[child]))
-            visited = block
-            for probe in join.pipelines[k].probes:
-                target = join.blocks[probe.target]
-                per_tuple = costs.probe + (0.0 if probe.hashed else times(costs.scan, graph.size(target)))
-                weights.append(times(per_tuple, graph.size(visited)))
-                visited |= target
-                weights.append(times(costs.join, graph.size(visited)))
+            for probe, before, after in zip(join.pipelines[k].probes, visited, visited[1:], strict=False):
+                per_tuple = costs.probe + (0.0 if probe.hashed else times(costs.scan, sizes[join.blocks[probe.target]]))
+                weights += (times(per_tuple, before), times(costs.join, after))
             for i in bits(block):
                 parts[i] += weights
         if number < len(priced.nodes) - 1:
-            subresults.append(Subresult(number, node.mask, graph.size(node.mask)))
+            subresults.append(Subresult(number, node.mask, sizes[node.mask]))
     windows = graph.window_seconds
     return PlanPaths(
         windows,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from models.allocation import AllocatedPath, AllocationAnswer, AllocationMethod, AllocationPath, AllocationRequest, ExecutionModel
 from models.plan import Proof
 from solvers.allocation.grepp import grepp, grepp_in_whole_units
-from solvers.allocation.heuristics import HEURISTICS, Flow
+from solvers.allocation.heuristics import HEURISTICS, Flow, Heuristic
 from solvers.allocation.jaqpot import jaqpot
 from solvers.allocation.joint import joint
 from solvers.allocation.knapsack_dp import knapsack_dp
@@ -45,7 +45,7 @@ class _Shares:
     bound: float = math.inf
     """What no allocation yields more than; infinite: the method has no bound of its own."""
     searched: bool = False
-    """Whether they were searched for, so that the time limit may have ended it."""
+    """Whether a search found them, which the time limit may have ended."""
     flow: Flow | None = None
     """Where tuples are dropped on the way: what goes through. Otherwise it follows from the units."""
 
@@ -92,7 +92,7 @@ def _jaqpot(posed: _Posed) -> _Shares:
     return _Shares(jaqpot(posed.request.capacity, posed.paths, posed.coverable())[0])
 
 
-def _half_way(heuristic: Callable[[float, Sequence[Path]], Flow]) -> Callable[[_Posed], _Shares]:
+def _half_way(heuristic: Heuristic) -> Callable[[_Posed], _Shares]:
     def share_out(posed: _Posed) -> _Shares:
         flow = heuristic(posed.request.capacity, posed.paths)
         return _Shares([steps[0] for steps in flow.steps], flow=flow)
@@ -105,7 +105,7 @@ METHODS: dict[AllocationMethod, Callable[[_Posed], _Shares]] = {
     AllocationMethod.DP: _dp,
     AllocationMethod.GREPP: _grepp,
     AllocationMethod.JAQPOT: _jaqpot,
-    **{AllocationMethod(name): _half_way(heuristic) for name, heuristic in HEURISTICS.items()},
+    **{method: _half_way(heuristic) for method, heuristic in HEURISTICS.items()},
 }
 
 
@@ -130,7 +130,7 @@ def _throughput(paths: list[Path], units: list[float]) -> float:
 
 
 def _answer(request: AllocationRequest, paths: list[Path], shares: _Shares) -> AllocationAnswer:
-    """Without a bound of its own an answer has that of the capacity alone, which any numbers of units share out best."""
+    """The shares on the wire. A method without a bound of its own gets that of sharing out any numbers of units, whatever states need."""
     units, flow = shares.units, shares.flow
     steps = flow.steps if flow else [[amount * arriving for arriving in path.arriving] for path, amount in zip(paths, units, strict=True)]
     yields = flow.output if flow else [amount * path.output for path, amount in zip(paths, units, strict=True)]

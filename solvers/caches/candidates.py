@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from solvers.caches.figures import Figures, Traffic, figures
 from solvers.caches.select.program import Candidate, Program
+from solvers.common.deadline import NEVER, Deadline
 from solvers.model.attributes import Attributes, Key
 from solvers.model.cost import CostModel, PricedJoin
 from solvers.model.graph import bits
@@ -43,6 +44,8 @@ class CacheCandidate:
     figures: Figures
     arriving: int
     """The pipeline's input where it belongs to Z outside the segment, else 0: such entries depend on its window."""
+    share: float = 1.0
+    """Of the memory that it could use."""
 
     @property
     def is_prefix(self) -> bool:
@@ -52,6 +55,10 @@ class CacheCandidate:
     def group(self) -> GroupKey:
         """Same join, same key, kept alike: the same entries."""
         return self.segment, self.kept, self.key.parts, self.arriving
+
+    def with_share(self, model: CostModel, share: float) -> CacheCandidate:
+        """The same cache with a share of the memory that it could use."""
+        return replace(self, figures=self.figures.with_share(model, share), share=share)
 
 
 @dataclass(frozen=True)
@@ -116,11 +123,13 @@ def candidate(model: CostModel, attributes: Attributes, pipelines: Pipelines, k:
     return CacheCandidate(k, first, last, visited, segment, kept, key, priced, arriving)
 
 
-def prefix_candidates(model: CostModel, attributes: Attributes, pipelines: Pipelines) -> list[CacheCandidate]:
-    """Every candidate under the prefix invariant."""
+def prefix_candidates(model: CostModel, attributes: Attributes, pipelines: Pipelines, deadline: Deadline = NEVER) -> list[CacheCandidate]:
+    """Every candidate under the prefix invariant; those of few inputs alone where time runs out."""
     found = []
     places = [{target: s for s, target in enumerate(order)} for order in pipelines.join.orders]
     for positions in prefix_sets(pipelines):
+        if deadline.expired():
+            break
         members = list(bits(positions))
         for k in range(len(places)):
             if positions >> k & 1:

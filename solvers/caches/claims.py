@@ -46,14 +46,14 @@ def least_cpu(model: CostModel) -> float:
     return math.fsum([model.costs.join * model.rate(model.graph.all), *(keeping * rate for rate in model.graph.rates)]) / SUMMED
 
 
-def _bound(problem: Problem, least: float) -> float:
+def _bound(problem: Problem, least: float, deadline: Deadline) -> float:
     """A bound of the objective for plans with caches; `least` is the CPU that every plan needs."""
     model, caps = problem.model, problem.caps
     if problem.objective is Objective.MIN_CPU:
         return least
     if problem.objective is Objective.MIN_MEMORY:
         return memory_lower_bound(model)
-    return largest_factor(model, caps, least_cpu)
+    return largest_factor(model, caps, least_cpu, deadline)
 
 
 def _least(problem: Problem, tree: Found, best: Found, deadline: Deadline) -> float:
@@ -76,7 +76,7 @@ def with_caches_allowed(problem: Problem, tree: Found, best: Found, value: float
     if not can_exist(model, problem.options.caches):
         return best
     least = _least(problem, tree, best, deadline)
-    bound = _bound(problem, least)
+    bound = _bound(problem, least, deadline)
     fits = caps.admit(best.best)
     if not fits:
         # Caches only add memory: where that alone is short, or every plan is over a cap, no cache helps.

@@ -1,24 +1,103 @@
 """What the caches of a given plan save, cost and hold under another request or cost model.
 
 Problem: a plan document names its caches by operator, input and steps, with figures of its day. Method: each is made a
-candidate of today's priced join (`candidates.candidate`, which knows paper 1's formulas) and counted once; caches that share entries
-pay for them once. Guarantee: for a plan made today, the figures it has, but for the rounding of a sum; a cache that
+candidate of today's priced join (`candidates.candidate`, which knows paper 1's formulas), and `cached_plan` adds them up. A cache that had a
+share of the memory that it could have used is given the same share today. Guarantee: for a plan made today, the figures it has; a cache that
 could not be looked up any more is refused. Complexity: linear in the number of caches.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from models.fingerprint import fingerprint
-from models.plan import Cache, EstimateRequest, Plan
-from solvers.caches.candidates import CacheCandidate, GroupKey, Pipelines, candidate
+from models.plan import EstimateRequest, Plan
+from models.request import PlanRequest
+from solvers.caches.cached_plan import CachedPlan, cached_plan
+from solvers.caches.candidates import CacheCandidate, Pipelines, candidate
 from solvers.common.errors import ShapeError
+from solvers.common.tolerances import ROUNDED_DOWN
 from solvers.estimate import tree_of
+from solvers.jtree.search import Problem
+from solvers.model.cost import PricedTree
 from solvers.planner import problem_of
 
-__all__ = ["with_given_caches"]
+__all__ = ["Place", "cached_at", "places_of", "with_given_caches"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a cache stands, by sets of streams, so that it is found in any pricing of the same tree."""
+
+    join: int
+    """The join whose pipeline it shortens."""
+    arriving: int
+    """The input whose pipeline that is."""
+    first: int
+    last: int
+    kept: int
+    """The join whose new tuples keep its entries up to date."""
+    share: float = 1.0
+    """Of the memory that it could use."""
+    name: str = ""
+    """What its plan calls it, for messages."""
+
+    @classmethod
+    def of(cls, cached: CachedPlan) -> tuple[Place, ...]:
+        """The places of a plan's caches."""
+        found = []
+        for number, chosen in enumerate(cached.chosen, 1):
+            join, c = cached.priced.joins[chosen.join], chosen.candidate
+            mask = cached.priced.nodes[chosen.join].mask
+            found.append(cls(mask, join.blocks[c.pipeline], c.first, c.last, c.kept, c.share, f"cache-{number}"))
+        return tuple(found)
+
+
+def places_of(plan: Plan, names: Sequence[str]) -> tuple[Place, ...]:
+    """The places of a document's caches, its streams in the order of `names`. Raises ShapeError."""
+    if not plan.caches:
+        return ()
+    streams = {stream.name: stream for stream in plan.query.streams}
+    query = plan.query.model_copy(update={"streams": [streams[name] for name in names]})
+    problem = problem_of(PlanRequest(query=query, costs=plan.costs))
+    priced = problem.model.price(tree_of(problem, plan.operators))
+    masks = {name: 1 << i for i, name in enumerate(names)}
+    for operator in plan.operators:
+        masks[operator.id] = sum(masks[name] for name in operator.inputs)
+    found = []
+    for cache in plan.caches:
+        try:
+            kept = sum(masks[name] for name in {*cache.streams, *cache.semijoin})
+            place = Place(masks[cache.operator], masks[cache.input], cache.first, cache.last, kept, name=cache.id)
+        except KeyError as missing:
+            raise ShapeError(f"{cache.id} names {missing.args[0]!r}, which this plan does not have", "/caches") from None
+        entries = _candidate(problem, priced, place)[1].figures.entries
+        share = cache.entries / entries if 0.0 < cache.entries < entries * ROUNDED_DOWN else 1.0
+        found.append(replace(place, share=share))
+    return tuple(found)
+
+
+def cached_at(problem: Problem, priced: PricedTree, places: Sequence[Place]) -> CachedPlan:
+    """The priced tree with caches in these places. Raises ShapeError."""
+    uses = []
+    for place in places:
+        number, found = _candidate(problem, priced, place)
+        uses.append((number, found if place.share == 1.0 else found.with_share(problem.model, place.share)))
+    return cached_plan(problem.model, problem.attributes, priced, uses)
+
+
+def _candidate(problem: Problem, priced: PricedTree, place: Place) -> tuple[int, CacheCandidate]:
+    """The position of the place's join, and the cache that could stand there with all the memory it can use."""
+    number = next((number for number, node in enumerate(priced.nodes) if node.mask == place.join), None)
+    join = None if number is None else priced.joins[number]
+    if number is None or join is None or place.arriving not in join.blocks or not 0 <= place.first <= place.last < len(join.blocks) - 1:
+        raise ShapeError(f"{place.name} is on no pipeline of this plan", "/caches")
+    k = join.blocks.index(place.arriving)
+    found = candidate(problem.model, problem.attributes, Pipelines.of(join), k, place.first, place.last, place.kept)
+    if found is None:
+        raise ShapeError(f"{place.name} can no longer be looked up by its key", "/caches")
+    return number, found
 
 
 def with_given_caches(request: EstimateRequest, priced: Plan, given: Plan) -> Plan:
@@ -26,65 +105,19 @@ def with_given_caches(request: EstimateRequest, priced: Plan, given: Plan) -> Pl
     if not given.caches:
         return priced
     problem = problem_of(request)
-    model, graph = problem.model, problem.model.graph
-    tree = model.price(tree_of(problem, request.operators))
-    attributes = problem.attributes
-    position = {name: i for i, name in enumerate(graph.names)}
-    joins = {frozenset(operator.streams): number for number, operator in enumerate(priced.operators)}
-    below = {operator.id: frozenset(operator.streams) for operator in given.operators}
-    held: dict[tuple[int, GroupKey], float] = {}
-    updates: dict[tuple[int, GroupKey], float] = {}
-    caches: list[Cache] = []
-    for cache in given.caches:
-        try:
-            number = joins[below[cache.operator]]
-            join = tree.joins[number]
-            k = join.blocks.index(sum(1 << position[name] for name in below.get(cache.input, {cache.input})))
-            kept = sum(1 << position[name] for name in {*cache.streams, *cache.semijoin})
-            found = candidate(model, attributes, Pipelines.of(join), k, cache.first, cache.last, kept)
-        except (IndexError, KeyError, ValueError):
-            raise ShapeError(f"{cache.id} is on no pipeline of this plan", "/caches") from None
-        if found is None:
-            raise ShapeError(f"{cache.id} can no longer be looked up by {', '.join(cache.key)}", "/caches")
-        if 0.0 < cache.entries < found.figures.entries:  # the plan gave it memory for fewer entries than it could use today
-            found = replace(found, figures=found.figures.with_share(model, cache.entries / found.figures.entries))
-        group = (number, found.group)
-        caches.append(_on_the_wire(cache, found, priced.operators[number].id, first=group not in updates))
-        updates[group] = found.figures.update
-        held[group] = max(held.get(group, 0.0), found.figures.memory_bytes)
-    saves = math.fsum(cache.saves for cache in caches)
-    cost = priced.cost.model_copy(
-        update={
-            "cpu": priced.cost.cpu - saves + math.fsum(updates.values()),
-            "memory_bytes": priced.cost.memory_bytes + math.fsum(held.values()),
-        }
-    )
-    caps = request.resources
-    qualified = (caps.cpu is None or cost.cpu <= caps.cpu) and (caps.memory_bytes is None or cost.memory_bytes <= caps.memory_bytes)
+    names = problem.model.graph.names
+    cached = cached_at(problem, problem.model.price(tree_of(problem, request.operators)), places_of(given, names))
+    caches, qualified = cached.caches(), problem.caps.admit(cached.point)
     return priced.model_copy(
         update={
-            "cost": cost,
+            "cost": priced.cost.model_copy(update={"cpu": cached.total.cpu, "memory_bytes": cached.total.memory_bytes}),
             "caches": caches,
             "qualified": qualified,
-            "fingerprint": fingerprint(graph.names, priced.operators, caches),
+            "fingerprint": fingerprint(names, priced.operators, caches),
             "allocation": None if qualified else priced.allocation,
             "shortfall": None if qualified else priced.shortfall,
             # These two were computed without caches and do not hold with them.
             "headroom": None,
             "validity": [],
-        }
-    )
-
-
-def _on_the_wire(cache: Cache, found: CacheCandidate, operator: str, first: bool) -> Cache:
-    figures = found.figures
-    return cache.model_copy(
-        update={
-            "operator": operator,
-            "miss_probability": figures.miss_probability,
-            "saves": figures.benefit,
-            "costs": figures.update if first else 0.0,
-            "entries": figures.entries,
-            "memory_bytes": figures.memory_bytes if first else 0.0,
         }
     )

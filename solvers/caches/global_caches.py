@@ -16,6 +16,7 @@ Departs from the paper, which allows Y to hold the arriving input always: with p
 from __future__ import annotations
 
 from solvers.caches.candidates import CacheCandidate, Pipelines, candidate, prefix_candidates, prefix_sets, streams_of
+from solvers.common.deadline import NEVER, Deadline
 from solvers.model.attributes import Attributes
 from solvers.model.cost import CostModel
 
@@ -25,9 +26,11 @@ PAPERS_QUOTA = 6  # m of §7.3, where the choice was exhaustive
 QUOTA = 64  # the exact method can choose among more candidates than the paper's exhaustive search
 
 
-def global_candidates(model: CostModel, attributes: Attributes, pipelines: Pipelines, quota: int = QUOTA) -> list[CacheCandidate]:
-    """Prefix candidates, and globally-consistent ones up to the quota."""
-    found = prefix_candidates(model, attributes, pipelines)
+def global_candidates(
+    model: CostModel, attributes: Attributes, pipelines: Pipelines, deadline: Deadline = NEVER, quota: int = QUOTA
+) -> list[CacheCandidate]:
+    """Prefix candidates, and globally-consistent ones up to the quota, or until time runs out."""
+    found = prefix_candidates(model, attributes, pipelines, deadline)
     closed = [(positions, streams_of(pipelines.join, positions)) for positions in prefix_sets(pipelines)]
     obeying = {mask for _, mask in closed}
     closed.sort(key=lambda entry: (model.rate(entry[1]), entry[1]))
@@ -35,7 +38,7 @@ def global_candidates(model: CostModel, attributes: Attributes, pipelines: Pipel
     for length in range(n - 1, 1, -1):
         for k in range(n):
             for first in range(n - length):
-                if len(found) >= quota:
+                if len(found) >= quota or deadline.expired():
                     return sorted(found, key=lambda c: (c.pipeline, c.first, c.last))
                 last = first + length - 1
                 segment = pipelines.after[k][last + 1] & ~pipelines.after[k][first]

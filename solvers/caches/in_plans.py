@@ -16,28 +16,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from models.plan import Cache, CacheKind
 from models.request import CacheMode, Objective
+from solvers.caches.cached_plan import CachedPlan, cached_plan
 from solvers.caches.candidates import CacheCandidate, GroupKey, Pipelines, prefix_candidates, program_of
 from solvers.caches.claims import can_exist, least_cpu
 from solvers.caches.global_caches import global_candidates
 from solvers.caches.joint_orders import joint_orders
 from solvers.caches.select.branch_and_bound import branch_and_bound
 from solvers.caches.select.program import Candidate, Program, cheapest_cover
-from solvers.common import words
 from solvers.common.deadline import Deadline
 from solvers.jtree.choice import overload
 from solvers.jtree.search import Found, Problem, make_join
-from solvers.model.attributes import Attributes
-from solvers.model.cost import CostModel, PricedTree, Term
+from solvers.model.cost import CostModel, PricedTree
 from solvers.model.point import Caps, Point
 from solvers.model.probe_order import Orders
 from solvers.model.sensitivity import headroom
-from solvers.model.tree import Join, Tree, joins, leaf_mask
+from solvers.model.tree import Tree, joins, leaf_mask
 
-__all__ = ["CachedPlan", "cached_frontier", "caches_in_plans"]
+__all__ = ["cached_frontier", "caches_in_plans"]
 
 MAX_TREES = 6  # of the frontier, by rising CPU, beside the one with the least memory
 MAX_UNBOUNDED_TREES = 2  # the same for objectives under which no tree can be ruled out beforehand
@@ -48,89 +46,6 @@ WORTH = 1e-6  # a plan with caches has to be better by this share: less is not w
 
 
 _KnownOrders = dict[tuple[int, ...], Orders | None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """One cache of a plan. Of those that share entries the first carries what keeping them costs."""
-
-    join: int
-    """Position of its join in the priced tree."""
-    candidate: CacheCandidate
-    group: int
-    costs: float
-    memory_bytes: float
-
-
-@dataclass(frozen=True)
-class CachedPlan:
-    """A tree with caches. `priced` is the tree alone, `total` counts what the caches save, cost and hold."""
-
-    priced: PricedTree
-    total: PricedTree
-    chosen: tuple[_Chosen, ...]
-    attributes: Attributes
-
-    @property
-    def point(self) -> Point:
-        """The plan and its two resources, caches counted."""
-        return Point(self.total.cpu, self.total.memory_bytes, self.priced.tree)
-
-    def caches(self) -> list[Cache]:
-        """On the wire, by operator, pipeline and step."""
-        graph = self.attributes.graph
-        ids = {node.mask: f"join-{number}" for number, node in enumerate(self.priced.nodes, 1)}
-        result = []
-        for number, cache in enumerate(self.chosen, 1):
-            candidate, node = cache.candidate, self.priced.nodes[cache.join]
-            child = node.inputs[candidate.pipeline]
-            result.append(
-                Cache(
-                    id=f"cache-{number}",
-                    operator=ids[node.mask],
-                    input=ids[child.mask] if isinstance(child, Join) else graph.names[child],
-                    first=candidate.first,
-                    last=candidate.last,
-                    streams=_names(graph.names, candidate.segment),
-                    key=[self.attributes.name(part) for part in candidate.key.parts],
-                    lookup=[self.attributes.name(part) for part in candidate.key.lookup],
-                    kind=CacheKind.PREFIX if candidate.is_prefix else CacheKind.GLOBAL,
-                    semijoin=_names(graph.names, candidate.kept & ~candidate.segment),
-                    group=cache.group,
-                    miss_probability=candidate.figures.miss_probability,
-                    saves=candidate.figures.benefit,
-                    costs=cache.costs,
-                    entries=candidate.figures.entries,
-                    memory_bytes=cache.memory_bytes,
-                )
-            )
-        return result
-
-    def sentences(self, without: float) -> list[str]:
-        """Why these caches, for a person; `without` is the CPU of the best plan without caches."""
-        graph = self.attributes.graph
-        result = [f"Caches bring the CPU from {words.cpu(without)} to {words.cpu(self.total.cpu)}."]
-        for number, cache in enumerate(self.chosen, 1):
-            candidate, figures = cache.candidate, cache.candidate.figures
-            node = self.priced.nodes[cache.join]
-            who = graph.label(leaf_mask(node.inputs[candidate.pipeline]))
-            key = " and ".join(self.attributes.name(part) for part in candidate.key.parts)
-            hits = f"{100.0 * (1.0 - figures.miss_probability):.3g} % of {words.amount(figures.lookups)} lookups/s hit"
-            saves = f"saves {words.cpu(figures.benefit)} CPU"
-            if cache.costs or cache.memory_bytes:
-                upkeep = f"costs {words.cpu(cache.costs)} to keep and {words.bytes_(cache.memory_bytes)}"
-            else:
-                first = next(n for n, other in enumerate(self.chosen, 1) if other.group == cache.group)
-                upkeep = f"shares the entries of cache-{first}"
-            among = "" if candidate.is_prefix else f", kept for matches in {graph.label(candidate.kept & ~candidate.segment)}"
-            result.append(
-                f"cache-{number} answers {graph.label(candidate.segment)} for new tuples of {who} by {key}{among}: {hits}; it {saves}, {upkeep}."
-            )
-        return result
-
-
-def _names(names: Sequence[str], mask: int) -> list[str]:
-    return sorted(name for i, name in enumerate(names) if mask >> i & 1)
 
 
 def caches_in_plans(problem: Problem, found: Found, deadline: Deadline) -> CachedPlan | None:
@@ -155,7 +70,7 @@ def caches_in_plans(problem: Problem, found: Found, deadline: Deadline) -> Cache
 
 
 def cached_frontier(problem: Problem, found: Found, points: Sequence[Point], deadline: Deadline) -> list[CachedPlan]:
-    """The trees of `points`, and where few are to be had all others worth it, each with the caches that save the most within the caps."""
+    """The trees of `points`, and in small graphs others that caches could make as good, each with the caches that save most within the caps."""
     mode = problem.options.caches
     if not can_exist(problem.model, mode) or deadline.expired():
         return []
@@ -177,8 +92,8 @@ def cached_frontier(problem: Problem, found: Found, points: Sequence[Point], dea
 
 
 def _more_points(problem: Problem, found: Found, deadline: Deadline) -> Sequence[Point]:
-    """The whole frontier within the memory cap, CPU apart, where it is cheap to have and some tree with caches could beat what was found."""
-    if problem.options.caches is not CacheMode.AUTO or not _worth_more_trees(problem, found):
+    """The frontier under the memory cap alone; none where it takes long, or where no tree with caches could beat what was found."""
+    if problem.shape_given or problem.options.caches is not CacheMode.AUTO or not _worth_more_trees(problem, found):
         return ()
     from solvers.jtree.exact import frontier_search  # numba takes a while to import; these methods have done so
 
@@ -188,7 +103,7 @@ def _more_points(problem: Problem, found: Found, deadline: Deadline) -> Sequence
 def _wide_trees(problem: Problem, found: Found, deadline: Deadline) -> list[Tree]:
     """The trees that have a join of three inputs or more and could win, the best without caches first."""
     points = [found.best]
-    if problem.options.caches is CacheMode.AUTO:
+    if problem.options.caches is CacheMode.AUTO or problem.shape_given:
         points += found.points
         points += _more_points(problem, found, deadline)
     trees = dict.fromkeys(point.tree for point in points if point.memory_bytes <= problem.caps.memory_bytes)
@@ -253,7 +168,7 @@ def _best_caches(problem: Problem, tree: Tree, deadline: Deadline, to_beat: tupl
     for number, join in enumerate(priced.joins):
         if len(join.blocks) > 2:
             pipelines = Pipelines.of(join)
-            useful = _fitting(model, [c for c in generate(model, attributes, pipelines) if c.figures.benefit > 0.0], free)
+            useful = _fitting(model, [c for c in generate(model, attributes, pipelines, deadline) if c.figures.benefit > 0.0], free)
             if useful:
                 program, groups = program_of(pipelines, useful, free)
                 parts.append((number, program, useful, groups))
@@ -271,11 +186,11 @@ def _best_caches(problem: Problem, tree: Tree, deadline: Deadline, to_beat: tupl
     if not choice:
         return None
     owners = [(number, c) for number, _, useful, _ in parts for c in useful]
-    return _plan(model, attributes, priced, whole, choice, owners)
+    return cached_plan(model, attributes, priced, [owners[i] for i in choice])
 
 
 def _fitting(model: CostModel, candidates: list[CacheCandidate], free: float) -> list[CacheCandidate]:
-    """The candidates, and where memory is short also with the share of theirs that would fit, and with half of it."""
+    """The candidates; where memory is short, each also with the share of its memory that would fit, and with half of that share."""
     if math.fsum(c.figures.memory_bytes for c in candidates) <= free or free <= 0.0:
         return candidates if free > 0.0 else []
     found = [c for c in candidates if c.figures.memory_bytes <= free]
@@ -283,7 +198,7 @@ def _fitting(model: CostModel, candidates: list[CacheCandidate], free: float) ->
         for c in candidates:
             whole = c.figures.memory_bytes
             for share in (0.5, 0.25) if whole <= free else (free / whole, 0.5 * free / whole):
-                part = replace(c, figures=c.figures.with_share(model, share))
+                part = c.with_share(model, share)
                 if part.figures.benefit > 0.0 and part.figures.memory_bytes <= free:
                     found.append(part)
     return found
@@ -333,58 +248,3 @@ def _least_memory(program: Program, choice: tuple[int, ...], cpu: float) -> tupl
         if program.cost(rest) <= cpu:
             choice = rest
     return choice
-
-
-def _plan(
-    model: CostModel,
-    attributes: Attributes,
-    priced: PricedTree,
-    program: Program,
-    choice: tuple[int, ...],
-    owners: list[tuple[int, CacheCandidate]],
-) -> CachedPlan:
-    chosen: list[_Chosen] = []
-    terms: list[Term] = []
-    kept: list[tuple[int, float]] = []
-    numbers: dict[int, int] = {}
-    for i in choice:
-        join, candidate = owners[i]
-        group = program.candidates[i].group
-        first = group not in numbers
-        number = numbers.setdefault(group, len(numbers))
-        held = 0.0
-        if first:
-            largest = max((owners[k][1] for k in choice if program.candidates[k].group == group), key=lambda c: c.figures.memory_bytes)
-            held = largest.figures.memory_bytes
-            tuples = largest.figures.tuples * model.tuple_bytes(candidate.segment)
-            kept += [(candidate.segment, tuples), (0, held - tuples)]
-            terms.append(Term(candidate.figures.update, candidate.kept, candidate.kept))
-        terms += _terms(model, priced, join, candidate)
-        chosen.append(_Chosen(join, candidate, number, candidate.figures.update if first else 0.0, held))
-    adjustments = tuple(term for term in terms if term.value)
-    total = replace(
-        priced,
-        cpu=math.fsum([*(term.value for term in priced.terms), *(term.value for term in adjustments)]),
-        memory_bytes=math.fsum([priced.memory_bytes, *(size for _, size in kept)]),
-        adjustments=adjustments,
-        cached=tuple(kept),
-    )
-    return CachedPlan(priced, total, tuple(chosen), attributes)
-
-
-def _terms(model: CostModel, priced: PricedTree, number: int, candidate: CacheCandidate) -> list[Term]:
-    """What a cache changes in the CPU of its pipeline, as terms of the cost model, its hit probability held fixed."""
-    costs, figures = model.costs, candidate.figures
-    join = priced.joins[number]
-    arriving, visited = join.blocks[candidate.pipeline], candidate.visited
-    hit = 1.0 - figures.miss_probability
-    terms = [Term(costs.probe * figures.lookups, visited, arriving)]
-    for probe in join.pipelines[candidate.pipeline].probes[candidate.first : candidate.last + 1]:
-        block = join.blocks[probe.target]
-        made = visited | block
-        terms += [Term(-hit * costs.probe * probe.rate_in, visited, arriving), Term(-hit * costs.join * probe.rate_out, made, arriving)]
-        if not probe.hashed:
-            terms.append(Term(-hit * costs.scan * probe.rate_in * priced.sizes[block], visited, arriving, block))
-        visited = made
-    terms.append(Term((hit * costs.join + figures.miss_probability * (costs.insert + costs.delete)) * figures.results, visited, arriving))
-    return terms

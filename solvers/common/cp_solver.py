@@ -8,7 +8,7 @@ __all__ = ["repeatable_solver"]
 
 
 def repeatable_solver(seconds: float, seed: int = 0) -> Any:
-    """A solver of one worker with a fixed seed, for so many seconds: several workers would race each other."""
+    """A solver that ends after this many seconds. It has one worker and a fixed seed: several workers race each other, and answers differ."""
     from ortools.sat.python import cp_model  # takes a second to import
 
     solver = cp_model.CpSolver()

@@ -43,7 +43,7 @@ def gap_between(value: float, bound: float | None, maximise: bool = False) -> fl
 
 
 def claim(value: float, bound: float | None, maximise: bool = False) -> Claim:
-    """What a value and its bound prove: a gap that is rounding is none.
+    """What a value and its bound prove. A gap that is no more than rounding counts as none.
 
     >>> claim(4.0, 3.0)
     Claim(proof=<Proof.BOUNDED: 'bounded'>, bound=3.0, gap=0.25)

@@ -3,8 +3,9 @@
 maximise or minimise Σ value_i·x_i with rows low ≤ Σ a_ij·x_i ≤ high and 0 ≤ x_i ≤ limit_i. The units are exact up to the simplex's
 tolerances, and the same every time.
 
-Guarantee: no units that break the rows by no more than these are better than the bound, whatever the simplex's tolerances are. It only
-proposes a multiplier λ_j for each row; the bound is then computed anew, by weak duality (for maximise, minimise being its mirror image):
+Guarantee: the bound. The simplex may break rows by its tolerances; no other units that break them by no more have a better value than the bound.
+It does not depend on the simplex, which only proposes a multiplier λ_j for each row: the bound is computed from these anew, by weak duality (for
+maximise; minimise is its mirror image):
 
     Σ value_i·x_i  ≤  Σ_j max over the row of λ_j·row_j  +  Σ_i max(0, value_i − Σ_j λ_j·a_ij)·limit_i
 """
@@ -95,7 +96,7 @@ def _unsolved(outcome: Outcome, maximise: bool) -> LinearAnswer:
 
 
 def _broken(row: Row, units: Sequence[float]) -> float:
-    """By which part of its end the units break a row."""
+    """How far the units break a row, as a share of the end that they break."""
     value = math.fsum(factor * units[i] for i, factor in row.factors.items())
     over = [(value - row.high, row.high), (row.low - value, row.low)]
     return max((by / abs(end) if end else math.inf for by, end in over if by > 0.0), default=0.0)

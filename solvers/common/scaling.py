@@ -11,9 +11,10 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-__all__ = ["decimal", "whole_numbers"]
+__all__ = ["MOST_UNITS", "decimal", "whole_numbers"]
 
 ROOM = 1 << 60  # CP-SAT adds in 64 bits
+MOST_UNITS = 1 << 40  # whole units of one path: with more, one unit is below the rounding of the figures
 
 
 def decimal(value: float) -> Fraction:

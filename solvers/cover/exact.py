@@ -16,13 +16,10 @@ from solvers.common.cp_solver import repeatable_solver
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.common.errors import MethodError
 from solvers.common.linear_program import Outcome, Row, linear_program
-from solvers.common.scaling import decimal, whole_numbers
+from solvers.common.scaling import MOST_UNITS, decimal, whole_numbers
 from solvers.cover.greedy import CoverPath, greedy_cover
 
 __all__ = ["Cover", "continuous_cover", "cost_of", "discrete_cover"]
-
-
-MOST_UNITS = 1 << 40  # of one path
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,7 @@ class Cover:
     cost: float
     bound: float
     searched: bool = False
-    """Whether it was searched for, so that the time limit may have ended it."""
+    """Whether a search found it, which the time limit may have ended."""
 
 
 def cost_of(paths: Sequence[CoverPath], units: Sequence[float]) -> float:

@@ -28,10 +28,10 @@ from solvers.jtree.compiled.regions import Solution, solve_region
 from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
-from solvers.jtree.shape import Draft, Shape, Writing, draft_of, priced, shape_of, sorted_inputs, tree_of
+from solvers.jtree.shape import Draft, Shape, Writing, draft_of, excess_of, mjoin_shape, priced, shape_of, sorted_inputs, tree_of
 from solvers.jtree.state_selection import optimize, ranked_edges
 from solvers.jtree.two_layer import walk_two_layers
-from solvers.model.point import Point, point_of
+from solvers.model.point import Caps, Point, point_of
 
 __all__ = ["anytime"]
 
@@ -40,7 +40,7 @@ WHOLE_STEPS = 400  # steps of its staircases, more than graphs of that size have
 FIRST, LAST = 7, 9  # blocks of a region, in the first rounds and in the last: 0.3 and 3 ms each on sparse graphs
 STARTS = 3  # plans that are improved, the best first
 RANDOM_ROUNDS = 2  # rounds of random regions that have to bring nothing before the search ends
-PAIRS = 4  # pairs of a wide join's inputs that are tried to be split off, per round
+PAIRS = 4  # per round and wide join: pairs of its inputs that are tried as a join of their own
 PRICES = 24  # powers of two of the price of a byte, around the plan's CPU per byte
 
 Score = tuple[float, float, float]
@@ -79,10 +79,9 @@ class _Search:
 
     def figures(self, shape: Shape) -> tuple[float, float]:
         """Excess and inner states' bytes of these joins."""
-        every, ledger = self.problem.model.graph.all, self.ledger
-        inner = [mask for mask in shape if mask != every]
-        excess = math.fsum([ledger.join(inputs)[0] for inputs in shape.values()] + [ledger.kept(mask) for mask in inner])
-        return excess, math.fsum(ledger.state_bytes(mask) for mask in inner) if self.in_memory else 0.0
+        every = self.problem.model.graph.all
+        held = math.fsum(self.ledger.state_bytes(mask) for mask in shape if mask != every) if self.in_memory else 0.0
+        return excess_of(self.ledger, shape), held
 
     def replaced(self, shape: Shape, members: Sequence[int], ways: Iterable[tuple[float, float, Shape]]) -> Shape | None:
         """The plan with these joins replaced by the best of several (excess, bytes, joins), if that is better."""
@@ -91,7 +90,7 @@ class _Search:
         inner, inner_bytes = self.figures({mask: shape[mask] for mask in members})
         rest = rest_bytes = 0.0
         if self.in_memory:
-            # Where memory does not count, less CPU in this region is better whatever the rest costs. So it is where the rest overflows.
+            # Where memory does not count, less CPU in this region is better whatever the rest of the plan costs; also where the rest overflows.
             rest, rest_bytes = self.figures({mask: inputs for mask, inputs in shape.items() if mask not in members})
             rest = rest if math.isfinite(rest) else 0.0
         best = self.score(rest + inner, rest_bytes + inner_bytes)
@@ -105,7 +104,7 @@ class _Search:
         return {**{mask: inputs for mask, inputs in shape.items() if mask not in members}, **choice}
 
     def region(self, shape: Shape, top: int, limit: int, generator: random.Random | None) -> tuple[tuple[int, ...], list[int]]:
-        """A region under `top`: its blocks, and the joins it is made of. The costliest joins are taken in first, or any."""
+        """A region under `top`: its blocks, and the joins it is made of. It grows by the costliest join next; with a generator by any."""
         blocks, members = list(shape[top]), [top]
         waiting = [part for part in blocks if part in shape]
         while waiting:
@@ -178,7 +177,7 @@ class _Search:
         return None
 
     def _split(self, shape: Shape, top: int, pair: tuple[int, int], limit: int) -> Shape | None:
-        """A wide join with a set of its inputs joined below it in the best way: the pair, and what makes the smallest join with it."""
+        """A wide join with some of its inputs joined below it in the best way: the pair, then one by one what makes the smallest join with them."""
         graph, ledger = self.problem.model.graph, self.ledger
         inside, joined = list(pair), pair[0] | pair[1]
         ways: list[tuple[float, float, Shape]] = []
@@ -201,7 +200,7 @@ class _Search:
         return self.replaced(shape, members, [(excess + self.ledger.join(joins[top])[0], held, joins)])
 
     def fits(self, shape: Shape) -> bool:
-        """Whether the resource that the objective does not make small is within its cap."""
+        """Whether the other resource, not the one that the objective minimises, is within its cap."""
         excess, memory = self.figures(shape)
         if self.problem.objective is Objective.MIN_CPU:
             return self.leaves + memory <= self.problem.caps.memory_bytes * ROUNDED
@@ -265,17 +264,18 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     drafts = [draft_of(ledger, shape_of(first))]
     progress.drafted(drafts[0].cpu, drafts[0].memory_bytes, drafts[0].shape)
     writing = Writing.measured(problem.model, first)
-    searching = writing.before(deadline, drafts[0])
-    if not searching.expired():
-        drafts += walk_two_layers(problem, ledger, searching)
+    searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
+    if not writing.before(deadline, drafts[0]).expired():
+        # Without the CPU cap, or the walks would end at the first plan that fits.
+        drafts += walk_two_layers(replace(problem, caps=Caps(memory_bytes=problem.caps.memory_bytes)), ledger, searching)
     search = _Search(problem, ledger, searching)
-    ranked = sorted(drafts, key=search.rank)
+    ranked = sorted(writing.in_time(deadline, drafts), key=search.rank)
     progress.drafted(ranked[0].cpu, ranked[0].memory_bytes, ranked[0].shape)
+    # A wide join takes longer to price and to write than it took to find.
+    searching = search.deadline = writing.before(deadline, ranked[0])
     least_cpu = cpu_lower_bound(model, searching.share(0.5))
     if problem.objective is not Objective.MAX_HEADROOM:
         progress.proven(least_cpu if problem.objective is Objective.MIN_CPU else memory_lower_bound(model))
-    # A wide join takes longer to price and to write than it took to find.
-    searching = search.deadline = writing.before(deadline, ranked[0])
     for number, draft in enumerate(_different(ranked)[:STARTS], 1):
         if searching.expired():
             break
@@ -290,8 +290,8 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     progress.doing("pricing what was found")
     termination = searching.termination()
     if termination is not Termination.COMPLETE:
-        drafts = writing.in_time(deadline, drafts)
-    return replace(_proven(problem, priced(problem, ledger, drafts), least_cpu, deadline), termination=termination)
+        drafts = writing.in_time(deadline, drafts, ranked[0])
+    return replace(_proven(problem, priced(problem, ledger, drafts, searching), least_cpu, deadline), termination=termination)
 
 
 def _different(drafts: Sequence[Draft]) -> list[Draft]:

@@ -17,7 +17,7 @@ import math
 from dataclasses import replace
 from operator import itemgetter
 
-from models.plan import Proof, Termination
+from models.plan import Proof
 from models.request import Objective
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED
@@ -36,15 +36,16 @@ from solvers.model.tree import Tree
 __all__ = ["best_binary_tree", "bjtree"]
 
 PYTHON_PAIRS = 3_000  # pairs that Python looks at in the time it takes to load the compiled code
-AFFORDABLE = ((8.0, 200_000_000, MAX_SETS), (2.0, 50_000_000, HASTY_SETS), (0.5, 10_000_000, HASTY_SETS), (0.0, 2_000_000, HASTY_SETS // 8))
-"""(seconds left, pairs, connected sets) that the kernel may look at: a fifth of the time, on a machine half as fast as ours. 200 million pairs are
-those of a clique of 18 streams."""
+AFFORDABLE = ((8.0, 200_000_000, MAX_SETS), (2.0, 50_000_000, HASTY_SETS), (0.5, 10_000_000, HASTY_SETS))
+"""With more than so many seconds granted, the pairs and the connected sets that the kernel may look at: a fifth of the time, on a machine half as
+fast as ours. 200 million pairs are those of a clique of 18 streams."""
+LEAST_AFFORDABLE = (0.0, 2_000_000, HASTY_SETS // 8)
 MAX_PAIRS = 60_000  # pairs whose staircases Python can usually merge within the default time limit
 SPACE = "binary join trees"
 
 
 def _joining(model: CostModel, left: int, right: int) -> float:
-    """Both sides of a binary join: keeping the states and probing them, results apart."""
+    """What both sides of a binary join cost: keeping the states and probing them, but not making results."""
     sides = ((left, right), (right, left))
     return sum(side(model.costs, model.hashed_in_binary(a, b), model.rate(b), model.rate(a), model.size(b)) for a, b in sides)
 
@@ -59,8 +60,8 @@ def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_me
         if count >= PYTHON_PAIRS:
             from solvers.jtree.compiled import binary_tree as compiled  # numba takes a while to import, and small graphs do not need it
 
-            seconds = deadline.remaining()
-            _, most, sets = next(entry for entry in AFFORDABLE if seconds >= entry[0])
+            granted = 0.0 if deadline.expired() else deadline.granted
+            _, most, sets = next((entry for entry in AFFORDABLE if granted > entry[0]), LEAST_AFFORDABLE)
             tree = compiled.best_binary_tree(model, component, most, by_memory, sets)
             if tree is not None:
                 return tree, True
@@ -151,9 +152,8 @@ def bjtree(problem: Problem, deadline: Deadline) -> Found:
 
 
 def _claimed(problem: Problem, points: list[Point], exact: bool, deadline: Deadline) -> Found:
-    """The best of these points; `exact`: proven the best of all binary trees, which of two streams are all join trees."""
-    termination = Termination.COMPLETE if exact else deadline.termination()
-    found = heuristic(problem, points, SPACE, termination=termination)
+    """The best of these points. `exact`: it is proven best of all binary trees, and of two streams there are no other trees."""
+    found = heuristic(problem, points, SPACE, deadline, complete=exact)
     fits = problem.caps.admit(found.best)
     if not exact or found.proof is Proof.OPTIMAL:
         return found

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 
 from models.plan import Proof, Termination
 from models.request import Objective
+from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED
 from solvers.jtree.choice import choose
-from solvers.jtree.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
+from solvers.jtree.lower_bound import memory_lower_bound, relaxed_bound
 from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
 from solvers.model.point import Point
 
@@ -21,16 +22,16 @@ __all__ = ["heuristic"]
 
 
 def heuristic(
-    problem: Problem, points: Iterable[Point], space: str, notes: Sequence[str] = (), termination: Termination = Termination.COMPLETE
+    problem: Problem, points: Iterable[Point], space: str, deadline: Deadline, notes: Sequence[str] = (), *, complete: bool = False
 ) -> Found:
-    """The best of these plans, with a proof only where one of the two above applies."""
+    """The best of these plans, with a proof only where one of the two above applies. Found until the deadline, unless the search is `complete`."""
     model, caps = problem.model, problem.caps
+    termination = Termination.COMPLETE if complete else deadline.termination()
     found = staircase(points)
     best = choose(problem, found)
     least = memory_lower_bound(model)
     if caps.memory_bytes < least:
-        bounds = {Objective.MIN_CPU: cpu_lower_bound, Objective.MIN_MEMORY: memory_lower_bound}
-        bound = bounds[problem.objective](model) if problem.objective in bounds else headroom_upper_bound(model, caps)
+        bound = relaxed_bound(problem, deadline)
         notes = (*notes, "The windows alone need more than the memory cap.")
         return Found(best, found, Proof.OPTIMAL, bound, ALL_TREES, notes, termination=termination)
     if problem.objective is Objective.MIN_MEMORY and caps.admit(best) and best.memory_bytes <= least * ROUNDED:

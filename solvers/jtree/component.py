@@ -39,7 +39,7 @@ AT_LEAST = 2  # trees of an answer that are made whatever the time: the least CP
 EXPANSIONS = 60  # plans whose neighbours are tried as seeds
 BEAMS, WORTH = (20, 100), 250  # sets of each size to search first, where there are this many times as many sets in all
 QUICK_STREAMS, QUICK_SETS = 12, 1_000  # up to which the search ends in milliseconds
-TINY_SETS = 128  # up to which the search takes less time than a descent, and under a cap than any seed
+TINY_SETS = 128  # up to which the search takes less time than one descent for seeds, and under a cap less than any seed
 QUICK_ROOM, ROOM = 1 << 10, 1 << 22  # points of all staircases: pages that are never written cost nothing
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
 
@@ -141,14 +141,16 @@ class Component:
         """What the compiled search finds within the limits."""
         sets, prices, progress = self.sets, self.prices, deadline.progress
         total = sets.mask.size
-        start = self._seeds(limits)
         stop = np.zeros(2, np.int64)
-        self._tell(start, progress)
         if self.quick:
+            start = self._seeds(limits, stop)
+            self._tell(start, progress)
             return _answer(start, at_once(sets, prices, start, limits, stop, QUICK_ROOM))
         # Of a whole frontier the second beam takes as long as it saves: its plans are many.
         beams = [beam for beam in (BEAMS[:1] if limits.goal == FRONTIER else BEAMS) if beam * WORTH < total]
         with deadline.watched(lambda: stop.put(0, 1), lambda: progress.doing(f"proving: {stop[1]} of {total} connected sets")):
+            start = self._seeds(limits, stop)
+            self._tell(start, progress)
             bounds = bounds_of(sets, prices, stop)
             for beam in beams:
                 stairs = staircases(sets, prices, bounds, start, limits._replace(beam=beam), stop, ROOM)
@@ -165,14 +167,14 @@ class Component:
         splits = binary_splits(sets, self.prices.weights, SEED_PAIRS)
         return members_as_rows(splits, sets) if splits.size else np.array([(1 << sets.n) - 1], np.int64)
 
-    def _seeds(self, limits: Limits) -> Seeds:
-        """Plans to start from, as many as they are worth."""
+    def _seeds(self, limits: Limits, stop: Ints) -> Seeds:
+        """Plans to start from, as many as they are worth and time allows."""
         sets = self.sets
         tiny = sets.n <= QUICK_STREAMS and sets.mask.size <= TINY_SETS
         if tiny and ((limits.goal == LEAST_CPU and limits.cap_m < math.inf) or (limits.goal == LEAST_BYTES and limits.cap_e < math.inf)):
             none = np.empty(0)
             return Seeds(none, none, np.empty(0, np.int64), np.empty((0, sets.n), np.int64))
-        return seeds(sets, self.prices, self._binary, EXPANSIONS if sets.n > QUICK_STREAMS else ONE_PLAN if tiny else ONE_DESCENT)
+        return seeds(sets, self.prices, self._binary, EXPANSIONS if sets.n > QUICK_STREAMS else ONE_PLAN if tiny else ONE_DESCENT, stop)
 
     def _tell(self, start: Seeds, progress: Progress) -> None:
         """Tell whoever listens of the plans at both ends of what there is."""
@@ -180,7 +182,7 @@ class Component:
             progress.planned([self.tree_of_seed(start.members[np.argmin(figures)]) for figures in (start.e, start.m)])
 
     def points(self, answer: Answer, priced: Callable[[Tree], Point], deadline: Deadline) -> tuple[list[Point], bool]:
-        """The plans that the answer describes, by rising CPU, and whether all of them: as many as time allows, spread all along."""
+        """The plans that the answer describes, by rising CPU, and whether these are all. Where time is short, they are spread over the answer."""
         built: dict[tuple[int, int], Tree] = {}
         made: dict[int, Point] = {}
         rows = answer.rows.tolist()

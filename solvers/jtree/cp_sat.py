@@ -29,7 +29,7 @@ from solvers.common.errors import MethodError
 from solvers.common.tolerances import ROUNDED, ROUNDING
 from solvers.jtree.choice import choose, objective_value
 from solvers.jtree.compiled.ledger import Ledger
-from solvers.jtree.lower_bound import cpu_lower_bound, memory_lower_bound
+from solvers.jtree.lower_bound import relaxed_bound
 from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
 from solvers.jtree.shape import Shape, priced, shape_of, sorted_inputs, tree_of, with_root
 from solvers.jtree.two_layer import walk_two_layers
@@ -160,7 +160,7 @@ class _Model:
         return Teller()
 
     def least(self, problem: Problem, ledger: Ledger, bound: float) -> float:
-        """The program's bound in the objective's unit. Coefficients were rounded down, so it is one; the last step is for its own rounding."""
+        """The program's bound in the objective's unit: a bound, since coefficients were rounded down; ROUNDED is for the rounding of this sum."""
         if problem.objective is Objective.MIN_CPU:
             return (ledger.common + self.fixed + bound * self.excess_scale) / ROUNDED
         return (problem.model.leaves_bytes() + bound * self.memory_scale) / ROUNDED
@@ -174,7 +174,8 @@ def cp_sat(problem: Problem, deadline: Deadline) -> Found:
     if problem.objective is Objective.MAX_HEADROOM:
         raise MethodError("cp_sat makes CPU or memory least; for max_headroom use exact or anytime", "/options/method")
     ledger, caps = Ledger(problem.model), problem.caps
-    start = priced(problem, ledger, walk_two_layers(problem, ledger, deadline))
+    deadline = deadline.before_writing(problem.model.graph.most_probes())
+    start = priced(problem, ledger, walk_two_layers(problem, ledger, deadline), deadline)
     best = choose(problem, start)
     deadline.progress.doing("listing the ways to join")
     deadline.progress.found(start)
@@ -191,18 +192,17 @@ def cp_sat(problem: Problem, deadline: Deadline) -> Found:
         deadline,
     )
     if program is None:
-        return _unproven(problem, start, "The integer program is too large for its time: this is the two-layer plan.", deadline.termination())
+        return _unproven(problem, start, "The integer program is too large for its time: this is the two-layer plan.", deadline)
     return _solved(problem, ledger, program, start, deadline)
 
 
-def _unproven(problem: Problem, points: tuple[Point, ...], why: str, termination: Termination) -> Found:
-    return Found(choose(problem, points), staircase(points), Proof.BOUNDED, _least(problem), ALL_TREES, (why,), termination=termination)
-
-
-def _ended(limited: bool, deadline: Deadline) -> Termination:
-    """Why CP-SAT ended without a proof; its deterministic time, which no deadline knows of, is a time limit too."""
+def _unproven(problem: Problem, points: tuple[Point, ...], why: str, deadline: Deadline, limited: bool = False) -> Found:
+    """The best of these plans. `limited`: CP-SAT ended at a limit; its deterministic time, which no deadline knows of, is a time limit too."""
     termination = deadline.termination()
-    return Termination.TIME_LIMIT if limited and termination is Termination.COMPLETE else termination
+    if limited and termination is Termination.COMPLETE:
+        termination = Termination.TIME_LIMIT
+    bound = relaxed_bound(problem, deadline)
+    return Found(choose(problem, points), staircase(points), Proof.BOUNDED, bound, ALL_TREES, (why,), termination=termination)
 
 
 def _solved(problem: Problem, ledger: Ledger, program: _Program, start: tuple[Point, ...], deadline: Deadline) -> Found:
@@ -228,22 +228,18 @@ def _solved(problem: Problem, ledger: Ledger, program: _Program, start: tuple[Po
         solver, status = built.solve(problem.seed, deadline, hint, better)
         if status == built.cp_model.INFEASIBLE and not any(map(problem.caps.admit, points)):
             found = staircase(points)
-            return Found(choose(problem, found), found, Proof.OPTIMAL, _least(problem), ALL_TREES)
+            return Found(choose(problem, found), found, Proof.OPTIMAL, relaxed_bound(problem, deadline), ALL_TREES)
         if status not in (built.cp_model.OPTIMAL, built.cp_model.FEASIBLE):
             # Also where it says that nothing fits, although a plan is known that does.
-            return _unproven(problem, tuple(points), "The integer program was not solved.", _ended(status == built.cp_model.UNKNOWN, deadline))
+            return _unproven(problem, tuple(points), "The integer program was not solved.", deadline, status == built.cp_model.UNKNOWN)
         picked = [k for k, choice in enumerate(built.chosen) if solver.value(choice)]
         point = point_of(model, tree(picked))
         points.append(point)
         if status == built.cp_model.FEASIBLE:
-            return _unproven(problem, tuple(points), "The integer program was not solved to its end.", _ended(True, deadline))
+            return _unproven(problem, tuple(points), "The integer program was not solved to its end.", deadline, limited=True)
         if problem.caps.admit(point):
             found = staircase(points)
             best = choose(problem, found)
             return Found(best, found, Proof.OPTIMAL, objective_value(problem, best), ALL_TREES)
         built.forbid(picked)
-    return _unproven(problem, tuple(points), "Too many plans lie at a cap to within rounding.", Termination.COMPLETE)
-
-
-def _least(problem: Problem) -> float:
-    return cpu_lower_bound(problem.model) if problem.objective is Objective.MIN_CPU else memory_lower_bound(problem.model)
+    return _unproven(problem, tuple(points), "Too many plans lie at a cap to within rounding.", deadline)

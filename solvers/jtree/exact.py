@@ -23,7 +23,8 @@ from solvers.common.deadline import Deadline
 from solvers.jtree.choice import choose, objective_value
 from solvers.jtree.compiled.questions import FRONTIER, LEAST_BYTES, LEAST_CPU
 from solvers.jtree.lacking import best_so_far, most_headroom, nothing_fits
-from solvers.jtree.parts import Solver, affordable_sets, relaxed_bound
+from solvers.jtree.lower_bound import relaxed_bound
+from solvers.jtree.parts import Solver, affordable_sets
 from solvers.jtree.search import ALL_TREES, Found, Problem
 
 __all__ = ["exact", "frontier_search"]
@@ -31,6 +32,7 @@ __all__ = ["exact", "frontier_search"]
 
 def frontier_search(problem: Problem, deadline: Deadline) -> Found:
     """Every trade-off within the caps that is worth having; none, with `lacking`, where nothing fits."""
+    deadline = deadline.before_writing(problem.model.graph.most_probes())
     solver = Solver(problem.model, affordable_sets(deadline))
     if not solver.fits:
         found = _beyond(problem, deadline)  # what it proves is about its best plan alone
@@ -52,6 +54,7 @@ def frontier_search(problem: Problem, deadline: Deadline) -> Found:
 
 def exact(problem: Problem, deadline: Deadline) -> Found:
     """The best plan of all join trees within the caps, or the proof that there is none and what it would take."""
+    deadline = deadline.before_writing(problem.model.graph.most_probes())
     solver = Solver(problem.model, affordable_sets(deadline))
     if not solver.fits:
         return _beyond(problem, deadline)
@@ -82,5 +85,5 @@ def _beyond(problem: Problem, deadline: Deadline) -> Found:
 
 
 def _ended(complete: bool, deadline: Deadline) -> Termination:
-    """Why the search ended. One whose tables had no room has nothing left to do either: that is no matter of time."""
+    """Why the search ended. One that ran out of room before its deadline is `complete` as well: more time would not help it."""
     return Termination.COMPLETE if complete else deadline.termination()

@@ -16,7 +16,8 @@ from solvers.common.deadline import Deadline
 from solvers.common.tolerances import AT_A_CAP, ROUNDING
 from solvers.jtree.choice import choose, objective_value, overload
 from solvers.jtree.compiled.questions import LEAST_BYTES, LEAST_CPU, LEAST_LOAD
-from solvers.jtree.parts import Solver, relaxed_bound
+from solvers.jtree.lower_bound import relaxed_bound
+from solvers.jtree.parts import Solver
 from solvers.jtree.search import ALL_TREES, Found, Lacking, Problem, staircase, structure_key
 from solvers.model.cost import CostModel
 from solvers.model.point import Caps, Point, point_of
@@ -28,7 +29,7 @@ LOWER, LEAST_FACTOR = 16.0, 1e-12  # how rates are lowered to find some that fit
 
 
 def best_so_far(problem: Problem, points: tuple[Point, ...], deadline: Deadline) -> Found:
-    """What there is when the deadline strikes."""
+    """The best of the plans so far with a quick bound: the answer of a search that its deadline ended."""
     best = choose(problem, points)
     bound = relaxed_bound(problem, deadline)
     return Found(best, points, Proof.NONE if bound is None else Proof.BOUNDED, bound, ALL_TREES, termination=deadline.termination())
@@ -98,7 +99,7 @@ def most_headroom(problem: Problem, solver: Solver, deadline: Deadline, chosen_a
             factor *= max(gain, 1.0) if rising else gain
             rising = True
         else:
-            # What is least over the caps here fits at no rates; another plan may at lower ones.
+            # The plan that is least over the caps at these rates fits at none. At lower rates another plan may be the least, and fit.
             factor /= LOWER
             if factor < LEAST_FACTOR:
                 factor = 0.0

@@ -34,13 +34,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.common.deadline import Deadline
+from models.request import Objective
+from solvers.common.deadline import NEVER, Deadline
 from solvers.common.tolerances import ROUNDED_DOWN, SUMMED_DOWN
+from solvers.jtree.search import Problem
 from solvers.model.cost import CostModel
 from solvers.model.graph import JoinGraph, bits
 from solvers.model.point import Caps
 
-__all__ = ["cpu_lower_bound", "headroom_upper_bound", "huffman", "largest_factor", "memory_lower_bound", "smallest_joins"]
+__all__ = ["cpu_lower_bound", "headroom_upper_bound", "huffman", "largest_factor", "memory_lower_bound", "relaxed_bound", "smallest_joins"]
 
 FRACTION = 24  # binary digits of a logarithm: squares of 32-bit numbers fit a machine word
 MAX_CUTS = 1_000  # minimum cuts per bound: a tenth of a second for 200 streams
@@ -116,7 +118,7 @@ def _shrinking(graph: JoinGraph, component: int) -> list[tuple[int, int]]:
     return [(graph.observed[o][0], int(before[o] + 1 - after[o])) for o in shrinks.nonzero()[0]]
 
 
-def smallest_joins(model: CostModel, component: int, deadline: Deadline | None = None) -> list[float]:
+def smallest_joins(model: CostModel, component: int, deadline: Deadline = NEVER) -> list[float]:
     """For every stream of the component, at most the size of the smallest connected set of two or more streams that contains it.
 
     A deadline that has passed leaves the quick bounds as they are, which are lower but still bounds.
@@ -140,11 +142,10 @@ def smallest_joins(model: CostModel, component: int, deadline: Deadline | None =
     arcs = len(pairs) + n + sum(subset.bit_count() for subset, _ in observed)
     uncertain = [pair for pair, (_, exact) in quick.items() if not exact]
     best = {pair: bound for pair, (bound, _) in quick.items()}
-    in_time = deadline is None or not deadline.expired()
-    if uncertain and in_time and len(uncertain) <= MAX_CUTS and arcs <= MAX_ARCS:
+    if uncertain and not deadline.expired() and len(uncertain) <= MAX_CUTS and arcs <= MAX_ARCS:
         cuts = _Cuts(price, pairs, [([place[i] for i in bits(subset)], gain) for subset, gain in observed])
         for pair in uncertain:
-            if deadline is not None and deadline.expired():
+            if deadline.expired():
                 break
             best[pair] = cuts.least_with(pair, best[pair])
     least: list[int] = [-_NOTHING] * n
@@ -218,7 +219,7 @@ class _Cuts:
         return value
 
 
-def cpu_lower_bound(model: CostModel, deadline: Deadline | None = None) -> float:
+def cpu_lower_bound(model: CostModel, deadline: Deadline = NEVER) -> float:
     """CPU that every join tree uses at least."""
     graph, costs = model.graph, model.costs
     keep = costs.insert + costs.delete
@@ -257,7 +258,7 @@ def memory_lower_bound(model: CostModel) -> float:
     return math.fsum([model.leaves_bytes(), *kept])
 
 
-def headroom_upper_bound(model: CostModel, caps: Caps, deadline: Deadline | None = None) -> float:
+def headroom_upper_bound(model: CostModel, caps: Caps, deadline: Deadline = NEVER) -> float:
     """A factor of all rates that no join tree can bear within the caps; infinity without caps.
 
     Where even a bound at that factor is over a cap, every plan is. Found by halving, so the bound itself need not rise evenly.
@@ -266,7 +267,7 @@ def headroom_upper_bound(model: CostModel, caps: Caps, deadline: Deadline | None
     return largest_factor(model, caps, lambda scaled: cpu_lower_bound(scaled, passed), deadline)
 
 
-def largest_factor(model: CostModel, caps: Caps, least_cpu: Callable[[CostModel], float], deadline: Deadline | None = None) -> float:
+def largest_factor(model: CostModel, caps: Caps, least_cpu: Callable[[CostModel], float], deadline: Deadline = NEVER) -> float:
     """A factor of all rates beyond which no plan stays within the caps; infinity without caps. `least_cpu` is what every plan of a model needs."""
     if math.isinf(caps.cpu) and math.isinf(caps.memory_bytes):
         return math.inf
@@ -282,8 +283,18 @@ def largest_factor(model: CostModel, caps: Caps, least_cpu: Callable[[CostModel]
             return math.inf
     low = 0.0
     for _ in range(_HALVINGS):
-        if deadline is not None and deadline.expired():
+        if deadline.expired():
             break
         middle = (low + high) / 2.0
         low, high = (low, middle) if refused(middle) else (middle, high)
     return high
+
+
+def relaxed_bound(problem: Problem, deadline: Deadline) -> float | None:
+    """A bound of the objective that takes next to no time."""
+    if problem.objective is Objective.MIN_CPU:
+        return cpu_lower_bound(problem.model, deadline)
+    if problem.objective is Objective.MIN_MEMORY:
+        return memory_lower_bound(problem.model)
+    bound = headroom_upper_bound(problem.model, problem.caps, deadline)
+    return bound if math.isfinite(bound) else None

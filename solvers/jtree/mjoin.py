@@ -7,9 +7,8 @@ In a graph that is not connected, an mjoin per component under the root.
 
 from __future__ import annotations
 
-from models.plan import Termination
 from models.request import Objective
-from solvers.common.deadline import Deadline
+from solvers.common.deadline import NEVER, Deadline
 from solvers.jtree.claims import heuristic
 from solvers.jtree.components import join_components
 from solvers.jtree.orders import best_orders
@@ -25,7 +24,7 @@ SPACE = "mjoins"
 ORDERING = 0.3  # of the time limit
 
 
-def mjoin_tree(model: CostModel, component: int, deadline: Deadline | None = None) -> tuple[Tree, bool]:
+def mjoin_tree(model: CostModel, component: int, deadline: Deadline = NEVER) -> tuple[Tree, bool]:
     """The mjoin of one component, and whether its orders are proven best."""
     streams = list(bits(component))
     if len(streams) == 1:
@@ -42,4 +41,4 @@ def mjoin(problem: Problem, deadline: Deadline) -> Found:
     # As rates grow other orders may become best, so the mjoin of least CPU need not be the one with the most headroom.
     proven = all(exact for _, exact in parts)
     notes = ("Proven: of all mjoins none uses less CPU.",) if proven and problem.objective is Objective.MIN_CPU else ()
-    return heuristic(problem, (best,), SPACE, notes, Termination.COMPLETE if proven else ordering.termination())
+    return heuristic(problem, (best,), SPACE, ordering, notes, complete=proven)

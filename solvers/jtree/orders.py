@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from solvers.common.deadline import Deadline
+from solvers.common.deadline import NEVER, Deadline
 from solvers.model.cost import CostModel
 from solvers.model.probe_order import Orders, orders_by_rank, orders_by_unions
 
@@ -18,16 +18,16 @@ __all__ = ["best_orders"]
 COMPILED_STREAMS = 24  # with more, few graphs have a table that fits, and finding out costs a tenth of a second
 
 
-def best_orders(model: CostModel, masks: Sequence[int], deadline: Deadline | None = None) -> tuple[Orders, bool]:
+def best_orders(model: CostModel, masks: Sequence[int], deadline: Deadline = NEVER) -> tuple[Orders, bool]:
     """The cheapest probe order of every input, and whether they are proven to be the cheapest."""
-    if (found := orders_by_unions(model, masks)) is not None:
+    if (found := orders_by_unions(model, masks, deadline)) is not None:
         return found, True
     if (found := _over_connected_sets(model, masks)) is not None:
         return found, True
     ranked: list[tuple[int, ...]] = []
     for order in orders_by_rank(model, masks) or ():
         ranked.append(order)
-        if len(ranked) < len(masks) and deadline is not None and deadline.expired():
+        if len(ranked) < len(masks) and deadline.expired():
             break
     if len(ranked) == len(masks):
         return tuple(ranked), True

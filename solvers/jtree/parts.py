@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 
-from models.request import Objective
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import AT_A_CAP
 from solvers.jtree.compiled.questions import FRONTIER, LEAST_LOAD, Limits
 from solvers.jtree.component import component_of
 from solvers.jtree.components import join_components, sum_of_staircases
-from solvers.jtree.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
+from solvers.jtree.lower_bound import relaxed_bound
 from solvers.jtree.mjoin import mjoin_tree
 from solvers.jtree.search import Problem, staircase
 from solvers.jtree.table_sizes import HASTY_SETS, MAX_SETS
@@ -22,24 +21,14 @@ from solvers.model.cost import CostModel
 from solvers.model.point import Caps, Point, point_of
 from solvers.model.tree import Join, Tree, joins, leaf_mask
 
-__all__ = ["Solver", "affordable_sets", "relaxed_bound"]
+__all__ = ["Solver", "affordable_sets"]
 
-PATIENT = 4.0  # seconds from which larger tables are worth their time
+PATIENT = 4.0  # seconds granted, from which on larger tables are worth their time
 
 
 def affordable_sets(deadline: Deadline) -> int:
     """How many connected sets to make tables of: where time is short, no more than can be searched in it."""
-    return MAX_SETS if deadline.remaining() > PATIENT else HASTY_SETS
-
-
-def relaxed_bound(problem: Problem, deadline: Deadline) -> float | None:
-    """A bound of the objective that takes next to no time."""
-    if problem.objective is Objective.MIN_CPU:
-        return cpu_lower_bound(problem.model, deadline)
-    if problem.objective is Objective.MIN_MEMORY:
-        return memory_lower_bound(problem.model)
-    bound = headroom_upper_bound(problem.model, problem.caps, deadline)
-    return bound if math.isfinite(bound) else None
+    return MAX_SETS if deadline.granted > PATIENT else HASTY_SETS
 
 
 class Solver:
@@ -75,8 +64,8 @@ class Solver:
     def points(self, caps: Caps, goal: int, deadline: Deadline) -> tuple[tuple[Point, ...], bool]:
         """Priced plans by rising CPU, and whether the answer is complete.
 
-        Complete, they hold every point of the frontier within the caps (FRONTIER), or the best one by the goal. LEAST_LOAD takes the caps
-        as its yardstick alone. Not complete, they are the plans found so far, some perhaps beyond the caps.
+        Complete, they hold every point of the frontier within the caps (FRONTIER), or the best one by the goal. For LEAST_LOAD the caps are
+        what a load is measured by, and rule nothing out. Not complete, they are the plans found so far, some perhaps beyond the caps.
         """
         several = sum(part is not None for part in self.parts) > 1
         limits = self.limits(caps, goal)

@@ -178,7 +178,7 @@ class Waiting(Progress):
 
 
 def _rank(caps: Caps, objective: Objective, cpu: float, memory_bytes: float, value: float) -> _Rank:
-    """Plans from the best on, as `choose` has them."""
+    """Sorts plans as `choose` does, the best first."""
     over = max(cpu / caps.cpu, memory_bytes / caps.memory_bytes)
     if over > 1.0:
         return over, cpu, 0.0, 0.0

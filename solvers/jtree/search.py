@@ -19,7 +19,7 @@ from solvers.model.cost import CostModel
 from solvers.model.graph import freshness_of
 from solvers.model.point import NO_CAPS, Caps, Point
 from solvers.model.staircase import undominated
-from solvers.model.tree import Join, Tree, joins
+from solvers.model.tree import Join, Tree, joins, leaf_mask
 
 __all__ = [
     "ALL_TREES",
@@ -30,6 +30,7 @@ __all__ = [
     "Shape",
     "both",
     "make_join",
+    "shape_of",
     "sorted_inputs",
     "spread",
     "staircase",
@@ -147,7 +148,7 @@ def spread(count: int, first: int = 0) -> list[int]:
 def make_join(inputs: Iterable[Tree], orders: Iterable[Iterable[int]]) -> Join:
     """A join with its inputs in canonical order: by their lowest streams; `orders` are renumbered alike."""
     trees = list(inputs)
-    masks = [tree.mask if isinstance(tree, Join) else 1 << tree for tree in trees]
+    masks = [leaf_mask(tree) for tree in trees]
     ranking = sorted(range(len(trees)), key=lambda k: masks[k] & -masks[k])
     place = {old: new for new, old in enumerate(ranking)}
     listed = [tuple(place[target] for target in order) for order in orders]
@@ -159,6 +160,11 @@ def make_join(inputs: Iterable[Tree], orders: Iterable[Iterable[int]]) -> Join:
 
 def sorted_inputs(masks: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(masks, key=lambda mask: mask & -mask))
+
+
+def shape_of(tree: Tree) -> Shape:
+    """The tree but for its probe orders; `tree_of_joins` is the way back."""
+    return {node.mask: sorted_inputs(leaf_mask(child) for child in node.inputs) for node in joins(tree)}
 
 
 def both(_: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:

@@ -20,7 +20,7 @@ from solvers.common.tolerances import ROUNDED
 from solvers.jtree.choice import choose
 from solvers.jtree.compiled.ledger import MAX_EXACT_INPUTS, Ledger
 from solvers.jtree.orders import best_orders
-from solvers.jtree.search import Problem, Shape, make_join, sorted_inputs, tree_of_joins
+from solvers.jtree.search import Problem, Shape, make_join, shape_of, sorted_inputs, tree_of_joins
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
 from solvers.model.point import Point, point_of
@@ -45,6 +45,7 @@ __all__ = [
 MAX_PRICED = 24  # plans that are priced and returned; pricing 200 streams takes tens of milliseconds each
 MAX_REFINED = 40  # inputs up to which a wide join's orders are looked for again at the end
 LARGE = 60  # streams from which only the chosen plan is priced
+AS_QUICK = 2.0  # times the probes of the quickest plan to write: one of the two has to be written, and milliseconds are no reason to prefer it
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Draft:
 class Writing:
     """How long it takes to price a plan and write it down, probe by probe: a join of 200 inputs has 40,000 probes.
 
-    Measured on this machine at this moment, so that a search leaves enough time for it. No other decision depends on a clock.
+    Measured on this machine at this moment, so that a search leaves enough time for it. No other decision of a search depends on a clock.
     """
 
     seconds_per_probe: float
@@ -80,10 +81,10 @@ class Writing:
         """The moment at which writing this plan has to begin."""
         return deadline.earlier(self.seconds(draft))
 
-    def in_time(self, deadline: Deadline, drafts: Sequence[Draft]) -> list[Draft]:
-        """The plans that can still be written before the deadline, or the quickest to write."""
-        left = deadline.remaining()
-        return [draft for draft in drafts if self.seconds(draft) <= left] or [min(drafts, key=self.seconds)]
+    def in_time(self, deadline: Deadline, drafts: Sequence[Draft], reserved: Draft | None = None) -> list[Draft]:
+        """The plans that can still be written before the deadline, or in the time that was reserved for one of them, or as quickly as any."""
+        left = max(deadline.remaining(), 0.0 if reserved is None else self.seconds(reserved), AS_QUICK * min(map(self.seconds, drafts)))
+        return [draft for draft in drafts if self.seconds(draft) <= left]
 
 
 def with_root(ledger: Ledger, shape: Shape) -> Shape:
@@ -96,10 +97,6 @@ def mjoin_shape(ledger: Ledger) -> Shape:
     """One join per component."""
     parts = ledger.model.graph.components
     return with_root(ledger, {part: tuple(1 << i for i in bits(part)) for part in parts if part & (part - 1)})
-
-
-def shape_of(tree: Tree) -> Shape:
-    return {node.mask: sorted_inputs(leaf_mask(child) for child in node.inputs) for node in joins(tree)}
 
 
 def shape_with(ledger: Ledger, trees: Iterable[Tree]) -> Shape:
@@ -150,23 +147,23 @@ def _worth_pricing(problem: Problem, drafts: Sequence[Draft]) -> list[Draft]:
     return [steps[k] for k in sorted(nearest)]
 
 
-def _refined(ledger: Ledger, tree: Tree) -> Tree:
-    """The tree with the orders of its wide top joins looked for again, by ranks or over all unions, where that is cheaper."""
+def _refined(ledger: Ledger, tree: Tree, deadline: Deadline) -> Tree:
+    """The tree with the orders of its wide top joins looked for again, by ranks or over all unions, where there is time and that is cheaper."""
     model = ledger.model
     tops = {*model.graph.components, model.graph.all}
     rebuilt: dict[int, Tree] = {1 << i: i for i in range(len(model.graph))}
     result = tree
     for node in joins(tree):
         orders, masks = node.orders, [leaf_mask(child) for child in node.inputs]
-        if node.mask in tops and MAX_EXACT_INPUTS < len(masks) <= MAX_REFINED:
-            others, _ = best_orders(model, masks)
+        if node.mask in tops and MAX_EXACT_INPUTS < len(masks) <= MAX_REFINED and not deadline.expired():
+            others, _ = best_orders(model, masks, deadline)
             if model.price_join(masks, others).cpu < model.price_join(masks, orders).cpu:
                 orders = others
         result = rebuilt[node.mask] = make_join([rebuilt[mask] for mask in masks], orders)
     return result
 
 
-def priced(problem: Problem, ledger: Ledger, drafts: Sequence[Draft]) -> tuple[Point, ...]:
+def priced(problem: Problem, ledger: Ledger, drafts: Sequence[Draft], deadline: Deadline) -> tuple[Point, ...]:
     """The best drafts as priced plans. Raises RangeError where the figures of all of them leave the range of a double."""
     points: list[Point] = []
     refusal: RangeError | None = None
@@ -179,5 +176,5 @@ def priced(problem: Problem, ledger: Ledger, drafts: Sequence[Draft]) -> tuple[P
         assert refusal is not None
         raise refusal
     chosen = choose(problem, points)
-    refined = _refined(ledger, chosen.tree)
+    refined = _refined(ledger, chosen.tree, deadline)
     return (*points, point_of(problem.model, refined)) if refined != chosen.tree else tuple(points)

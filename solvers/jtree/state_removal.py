@@ -7,8 +7,8 @@ trials are remembered, so that a merge only costs the trials next to it.
 
 Departs from the paper: the walk stops at the first qualified plan as the paper's does, but a cap that is left out is never reached:
 then it goes on to the mjoin, or under min_cpu until memory is within its cap and CPU no longer falls, and the objective picks among
-the plans it passed. In a join of more than WIDE inputs a
-trial is only repeated when it comes up as the best, since each merge there changes all its neighbours a little.
+the plans it passed. In a join of more than WIDE inputs a trial is only repeated when it comes up as the best, since each merge there
+changes all its neighbours a little.
 """
 
 from __future__ import annotations
@@ -124,4 +124,4 @@ def state_removal(problem: Problem, deadline: Deadline) -> Found:
         passed.append(draft)
         if enough_removed(problem, passed):
             break
-    return heuristic(problem, priced(problem, ledger, writing.in_time(deadline, passed)), SPACE, termination=searching.termination())
+    return heuristic(problem, priced(problem, ledger, writing.in_time(deadline, passed), searching), SPACE, searching)

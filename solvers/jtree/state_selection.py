@@ -104,4 +104,4 @@ def state_selection(problem: Problem, deadline: Deadline) -> Found:
         passed.append(draft)
         if draft.memory_bytes > caps.memory_bytes * ROUNDED or draft.cpu <= caps.cpu < float("inf"):
             break
-    return heuristic(problem, priced(problem, ledger, writing.in_time(deadline, passed)), SPACE, termination=searching.termination())
+    return heuristic(problem, priced(problem, ledger, writing.in_time(deadline, passed), searching), SPACE, searching)

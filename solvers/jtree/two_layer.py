@@ -65,4 +65,4 @@ def two_layer(problem: Problem, deadline: Deadline) -> Found:
     writing = Writing.measured(problem.model, greedy_plan(problem.model))
     searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
     passed = writing.in_time(deadline, walk_two_layers(problem, ledger, searching))
-    return heuristic(problem, priced(problem, ledger, passed), SPACE, termination=searching.termination())
+    return heuristic(problem, priced(problem, ledger, passed, searching), SPACE, searching)

@@ -5,8 +5,8 @@ tuple of its join they have one value. The key of a segment X after the streams 
 of X that a predicate between P and X touches. It can be looked up when every such predicate is an equality, and
 all P-sides of one part are one class of P: then one value decides, and v = σ_{key=u}(X) is exactly what joins (paper 1 §3.2).
 
-Departs from the paper, which speaks of join attributes only: classes make caches shared that equal values make equal, and
-keep apart what only looks alike.
+Departs from the paper, which speaks of join attributes only. By classes, two caches share their entries where their keys must have equal
+values, and do not where keys only look alike.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Attributes:
 
     @classmethod
     def of(cls, query: Query, graph: JoinGraph) -> Attributes:
-        """`distinct` as given; where it is not, a predicate's 1/selectivity: under σ = 1/max(distinct) no side can have more."""
+        """The attributes of a query. Where `distinct` is not given, it is 1/selectivity: since σ = 1/max(distinct), no side has more values."""
         position = {name: i for i, name in enumerate(graph.names)}
         given = {(i, name): count for i, stream in enumerate(query.streams) for name, count in stream.distinct.items()}
         sides = []
@@ -121,9 +121,10 @@ class Attributes:
         return Key(parts, lookup, equals)
 
     def read_from(self, key: Key, arriving: int, others: int) -> Key | None:
-        """The key with every part that `arriving` has read from it; None where that does not fix its side of all predicates with `others`.
+        """The same key, with each part read from `arriving` where that has an attribute of its value.
 
-        There must be such a predicate: then any two tuples of `arriving` with one key have the same partners in `others`.
+        None unless there are predicates between `arriving` and `others` and the key fixes `arriving`'s side of all of them. Then any two tuples
+        of `arriving` with one key have the same partners in `others`.
         """
         fixed = {a for equals in key.equals for a in equals}
         across = list(self._across(arriving, others))

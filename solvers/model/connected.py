@@ -1,4 +1,4 @@
-"""Connected sets of streams, and the ways to split one into connected parts: plain, for whoever looks at a few thousand.
+"""Connected sets of streams, and the ways to split one into connected parts: in plain Python, for callers that look at a few thousand.
 
 Problem: every connected set, every pair of them that a predicate joins, every partition of one, each exactly once. Method: a set grows from one
 stream; the lowest stream next to it is taken, or is ruled out for good (as `solvers.jtree.compiled.sets` does, compiled).

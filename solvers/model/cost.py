@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from models.request import Costs
 from solvers.common.errors import RangeError
-from solvers.model.graph import JoinGraph, bits
+from solvers.model.graph import SMALL, JoinGraph, bits
 from solvers.model.tree import Join, Tree, joins, leaf_mask
 
 __all__ = [
@@ -38,9 +38,8 @@ __all__ = [
 ]
 
 
-TINIEST = 1e-290  # of a rate, of a window in seconds, and of one over it: products with smaller ones lose their digits
-LARGEST = 1e290  # of the same
-SMALL = 24  # streams up to which each set's size is computed on its own and remembered: few enough sets are ever priced
+TINIEST = 1e-290  # the least rate, the least window in seconds and the least 1/T of one: products with smaller figures lose digits
+LARGEST = 1e290  # the largest of these
 
 
 class Term(NamedTuple):
@@ -159,7 +158,7 @@ def _exact_sum(values: list[float]) -> tuple[float, ...]:
 
 
 class CostModel:
-    """The figures of one join graph under one set of cost constants, each set's computed once."""
+    """The figures of one join graph under one set of cost constants; those of a set of streams are computed once."""
 
     def __init__(self, graph: JoinGraph, costs: Costs, choices: CostModel | None = None) -> None:
         self.graph = graph
@@ -257,7 +256,7 @@ class CostModel:
                 indexed[target] |= hashed
                 made = visited | block
                 if made not in sizes:
-                    sizes[made] = graph.size(made) if self._small else graph.grown(sizes[visited], made, sizes[block], predicates)
+                    sizes[made] = graph.grown(sizes[visited], made, sizes[block], predicates)
                 produced = sizes[made] * per_second
                 step = [Term(times(costs.probe, arriving), visited, blocks[k]), Term(times(costs.join, produced), made, blocks[k])]
                 if not hashed:

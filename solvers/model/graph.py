@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Edge", "JoinGraph", "bits", "freshness_of", "join_graph", "product"]
+__all__ = ["SMALL", "Edge", "JoinGraph", "bits", "freshness_of", "join_graph", "product"]
 
 LOOKED_THROUGH = 100  # observed sets up to which a loop is faster than numpy
-REMEMBERED = 24  # streams up to which the predicates of a set are remembered: there are few sets, and the plans of a frontier ask for them often
+SMALL = 24  # streams up to which a set's size and predicates are found from the set itself and remembered: few enough sets are ever asked for
 
 
 def bits(mask: int) -> Iterator[int]:
@@ -152,7 +152,7 @@ class JoinGraph:
         found = self._between.get((left, right))
         if found is None:
             found = self._found_between(left, right)
-            if len(self.names) <= REMEMBERED:
+            if len(self.names) <= SMALL:
                 self._between[left, right] = found
         return found
 
@@ -227,7 +227,7 @@ class JoinGraph:
         found = self._factors.get(mask)
         if found is None:
             found = self._found_factors(mask)
-            if len(self.names) <= REMEMBERED:
+            if len(self.names) <= SMALL:
                 self._factors[mask] = found
         return found
 
@@ -256,10 +256,17 @@ class JoinGraph:
         return size
 
     def grown(self, size: float, union: int, other_size: float, between: Iterable[int]) -> float:
-        """The size of a union, from the sizes of its two parts and the predicates between them: constant time, however many streams they have."""
-        if self.observed:
+        """The size of a union, from the sizes of its two parts and the predicates between them: constant time, however many streams they have.
+
+        In a small graph it is computed from the set itself, so that it is the same however the set was joined.
+        """
+        if self.observed or len(self.names) <= SMALL:
             return self.size(union)
         return product([size, other_size, *(self.edges[p].selectivity for p in between)])
+
+    def most_probes(self) -> int:
+        """How many probes the widest plan has: one join of all streams of each part."""
+        return sum(part.bit_count() * (part.bit_count() - 1) for part in self.components)
 
     def label(self, mask: int) -> str:
         """The set as a person writes it: ads⋈users."""
@@ -297,7 +304,7 @@ def join_graph(query: Query) -> JoinGraph:
         float(n) if n is not None else stream.rate * (stream.window.seconds or 0.0) for n, stream in zip(rows, query.streams, strict=True)
     )
     bit = {name: 1 << i for name, i in position.items()}
-    # Of sets of one size, the one whose sorted names come first has the largest sum of these.
+    # For ties by sorted names: of two sets of one size, the one whose sorted names come first has the larger sum of these.
     rank = {name: 1 << i for i, name in enumerate(sorted(position, reverse=True))}
     observed = sorted(
         (-len(entry.streams), -sum(map(rank.__getitem__, entry.streams)), sum(map(bit.__getitem__, entry.streams)), entry.selectivity)

@@ -21,6 +21,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from solvers.common.deadline import NEVER, Deadline
 from solvers.common.tolerances import TIED
 from solvers.model.cost import CostModel, PricedJoin
 from solvers.model.graph import bits
@@ -35,7 +36,7 @@ _HUGE = 1e300  # stands in for infinity where a difference of two of them must n
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """One join seen from its inputs: positions as bits."""
+    """One join, for ordering its probes: a set of inputs is an integer with a bit for each position."""
 
     model: CostModel
     masks: tuple[int, ...]
@@ -59,11 +60,8 @@ class _Blocks:
         weight = costs.probe if self.hashable[target] & visited else costs.probe + costs.scan * self.sizes[target]
         return size * weight if weight else 0.0
 
-    def candidates(self, visited: int) -> int:
-        """The blocks that may come next: those a predicate leads to, or all where none does."""
-        reached = 0
-        for k in bits(visited):
-            reached |= self.adjacent[k]
+    def candidates(self, visited: int, reached: int) -> int:
+        """The blocks that may come next: those a predicate leads to, or all where none does. `reached` are all that are next to a visited one."""
         every = (1 << len(self.masks)) - 1
         return (reached & ~visited) or (every & ~visited)
 
@@ -97,12 +95,12 @@ def best_orders(model: CostModel, masks: Sequence[int]) -> tuple[Orders, bool]:
     return tuple(_greedy(blocks, start) for start in range(len(masks))), False
 
 
-def orders_by_unions(model: CostModel, masks: Sequence[int]) -> Orders | None:
-    """The cheapest orders by one backward pass over the reachable unions; None where those are too many for Python."""
+def orders_by_unions(model: CostModel, masks: Sequence[int], deadline: Deadline = NEVER) -> Orders | None:
+    """The cheapest orders by one backward pass over the reachable unions; None where those are too many for Python, or for the time there is."""
     if len(masks) == 2:
         return (1,), (0,)
     blocks = _blocks(model, masks)
-    layers = _unions(blocks)
+    layers = _unions(blocks, deadline)
     return None if layers is None else _by_backward_pass(blocks, layers)
 
 
@@ -124,20 +122,27 @@ def best_join(model: CostModel, masks: Sequence[int]) -> PricedJoin:
     return found
 
 
-def _unions(blocks: _Blocks) -> list[dict[int, float]] | None:
-    """The reachable unions of blocks with their sizes, by number of blocks; None where there are too many."""
+_Layer = dict[int, tuple[float, int]]
+"""Unions of as many blocks, each with its size and the blocks next to one of its own."""
+
+
+def _unions(blocks: _Blocks, deadline: Deadline) -> list[_Layer] | None:
+    """The reachable unions of blocks, by number of blocks; None where there are too many."""
     graph = blocks.model.graph
-    layers: list[dict[int, float]] = [{1 << k: size for k, size in enumerate(blocks.sizes)}]
+    layers: list[_Layer] = [{1 << k: (size, blocks.adjacent[k]) for k, size in enumerate(blocks.sizes)}]
     count = len(blocks.masks)
     while len(layers) < len(blocks.masks):
-        grown: dict[int, float] = {}
-        for visited, size in layers[-1].items():
-            for target in bits(blocks.candidates(visited)):
+        grown: _Layer = {}
+        for visited, (size, reached) in layers[-1].items():
+            for target in bits(blocks.candidates(visited, reached)):
                 union = visited | 1 << target
                 if union not in grown:
-                    grown[union] = blocks.made(size, visited, target) if not graph.observed else graph.size(_mask(blocks, union))
+                    made = blocks.made(size, visited, target) if not graph.observed else graph.size(_mask(blocks, union))
+                    grown[union] = made, reached | blocks.adjacent[target]
                     if count + len(grown) > MAX_UNIONS:
                         return None
+        if deadline.expired():
+            return None
         count += len(grown)
         layers.append(grown)
     return layers
@@ -150,16 +155,16 @@ def _mask(blocks: _Blocks, union: int) -> int:
     return mask
 
 
-def _by_backward_pass(blocks: _Blocks, layers: list[dict[int, float]]) -> Orders:
+def _by_backward_pass(blocks: _Blocks, layers: list[_Layer]) -> Orders:
     join = blocks.model.costs.join
     to_go: dict[int, float] = dict.fromkeys(layers[-1], 0.0)
     following: dict[int, int] = {}
     for layer, above in zip(reversed(layers[:-1]), reversed(layers[1:]), strict=True):
-        for visited, size in layer.items():
+        for visited, (size, reached) in layer.items():
             best, choice = math.inf, -1
-            for target in bits(blocks.candidates(visited)):
+            for target in bits(blocks.candidates(visited, reached)):
                 union = visited | 1 << target
-                made = above[union]
+                made = above[union][0]
                 cost = blocks.arrive(size, visited, target) + (made * join if join else 0.0) + to_go[union]
                 if cost < best * TIED or choice < 0:
                     choice = target
@@ -181,20 +186,20 @@ def _greedy(blocks: _Blocks, start: int) -> tuple[int, ...]:
     """Next is the block whose step is cheapest, its results included."""
     join = blocks.model.costs.join
     order: list[int] = []
-    visited, size = 1 << start, blocks.sizes[start]
+    visited, reached, size = 1 << start, blocks.adjacent[start], blocks.sizes[start]
     growth = list(blocks.sizes)
     last = start
     while len(order) < len(blocks.masks) - 1:
         for other, selectivity in blocks.selectivity[last].items():
             growth[other] *= selectivity
         best = (math.inf, math.inf, -1)
-        for target in bits(blocks.candidates(visited)):
+        for target in bits(blocks.candidates(visited, reached)):
             made = size * growth[target]
             cost = blocks.arrive(size, visited, target) + (made * join if join else 0.0)
             if (cost, made) < best[:2] or best[2] < 0:
                 best = (cost, made, target)
         _, size, last = best
-        visited |= 1 << last
+        visited, reached = visited | 1 << last, reached | blocks.adjacent[last]
         order.append(last)
     return tuple(order)
 

@@ -110,10 +110,13 @@ def headroom(priced: PricedTree, graph: JoinGraph, caps: Caps) -> float | None:
     factors = []
     if math.isfinite(caps.cpu):
         parts: list[tuple[int, float]] = []
+        shares: dict[int, float] = {}
         for term in priced.terms:
             degree = ((term.made | term.scanned) & ~rows).bit_count()
-            share = _row_share(graph, term.arriving, rows)
-            parts.append((degree + 1, term.value * share))
+            if term.arriving not in shares:
+                shares[term.arriving] = _row_share(graph, term.arriving, rows)
+            if share := shares[term.arriving]:
+                parts.append((degree + 1, term.value * share))
             parts.append((degree, term.value - term.value * share))
         factors.append(_largest_factor(_polynomial(parts), caps.cpu))
     if math.isfinite(caps.memory_bytes):

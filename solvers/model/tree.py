@@ -1,11 +1,21 @@
-"""Join trees: streams as leaves, joins of two or more inputs as inner nodes, a probe order per input."""
+"""Join trees: streams as leaves, joins of two or more inputs as inner nodes, a probe order per input.
+
+This is the form that is priced and returned. Where a tree has another form for a while, one function leads back here:
+
+| form | where | back by |
+|---|---|---|
+| sets of inputs by set of streams (`Shape`): no orders, easily changed | searches that walk from plan to plan | `jtree.search.tree_of_joins` |
+| rows and points (`Stairs`), members (`Seeds`) | compiled exact search | `jtree.component.Component` |
+| entries (`Solution`), halves of sets or of intervals | compiled regions, binary trees, linear orders | a `Shape` |
+| operators of a plan | the wire | `estimate.tree_of`; there by `plan.builder.operators_of` |
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Join", "Tree", "joins", "leaf_mask"]
+__all__ = ["Join", "Tree", "joins", "leaf_mask", "probes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +49,8 @@ def joins(tree: Tree) -> Iterator[Join]:
             found.append(node)
             waiting.extend(node.inputs)
     return reversed(found)
+
+
+def probes_of(tree: Tree) -> int:
+    """How many probes all pipelines have together."""
+    return sum(len(order) for join in joins(tree) for order in join.orders)

@@ -130,7 +130,7 @@ def build_plan(problem: Problem, outcome: Outcome) -> Plan:
     shortfall = None
     if outcome.brief and not caps.admit(found.best):
         shortfall = shortfall_of(problem, outcome.tree)
-    elif relief is not None:
+    elif relief is not None and not caps.admit(found.best):
         shortfall = shortfall_of(problem, outcome.tree).model_copy(update={"windows": list(relief.windows), "output_rate": relief.output_rate})
     priced = model.price(found.best.tree)
     operators = operators_of(problem, priced)

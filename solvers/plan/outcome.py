@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from models.plan import Termination
+from models.plan import Proof, Termination
 from models.request import Objective
+from solvers.caches.cached_plan import CachedPlan
 from solvers.caches.claims import with_caches_allowed
-from solvers.caches.in_plans import CachedPlan
 from solvers.common.deadline import Deadline
 from solvers.jtree.choice import objective_value
 from solvers.jtree.search import Found, Problem, structure_key
@@ -19,7 +19,7 @@ from solvers.model.sensitivity import headroom
 if TYPE_CHECKING:
     from solvers.allocation.in_plans import Relief
 
-__all__ = ["Outcome", "allocated", "chosen", "proven", "value_of"]
+__all__ = ["Outcome", "allocated", "chosen", "of_shape", "proven", "value_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,15 @@ def chosen(tree: Found, cached: CachedPlan | None, termination: Termination) -> 
     return Outcome(tree, replace(tree, best=cached.point, points=tuple(points), lacking=None), cached, termination=termination)
 
 
+def of_shape(
+    point: Point, cached: CachedPlan | None = None, relief: Relief | None = None, termination: Termination = Termination.COMPLETE
+) -> Outcome:
+    """A plan whose shape is given: nothing was searched, so nothing is proven."""
+    tree = Found(point, (point,), Proof.NONE, None, "plans of this shape")
+    found = replace(tree, best=cached.point) if cached else tree
+    return Outcome(tree, found, cached, relief)
+
+
 def allocated(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome:
     """Where nothing fits the caps: another plan perhaps, and who may probe how much."""
     if problem.caps.admit(outcome.found.best):
@@ -53,7 +62,7 @@ def allocated(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome
     from solvers.allocation.in_plans import relieve  # requests that fit do without it
 
     relief = relieve(problem, outcome.tree, deadline)
-    return replace(outcome, found=relief.found, relief=relief)
+    return replace(outcome, found=relief.found, relief=relief, termination=deadline.termination(outcome.termination))
 
 
 def proven(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -25,13 +24,15 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from models.bindings import Bindings
 from models.plan import Plan
-from spark_adapter.expressions import quoted
+from spark_adapter.expressions import milliseconds, quoted
 from spark_adapter.sources import attributes, result_columns
 from spark_adapter.stem.program import Program, program_of
-from spark_adapter.stem.shares import Dimension, Grid, choose_grid, spread_keys
-from spark_adapter.stem.worker import OUTPUT, PACKETS, CellProcessor, Packer, Unpacker
+from spark_adapter.stem.shares import Grid
+from spark_adapter.stem.worker import NOW, OUTPUT, PACKETS, CellProcessor, Packer, Unpacker
 
-__all__ = ["OBSERVED", "cells_layout", "grid_from", "parallelism", "settings", "stem"]
+__all__ = ["OBSERVED", "parallelism", "settings", "stem"]
+
+Keys = tuple[int, ...]
 
 OBSERVED = "watersmeet"
 """The name under which the notes are in Spark's progress."""
@@ -67,35 +68,24 @@ def _narrow(frame: DataFrame) -> bool:
     return len(fields) <= NARROW and all(isinstance(field.dataType, FIXED) for field in fields if field.name != "row")
 
 
-def cells_layout(grid: Grid, partitions: int) -> dict[str, Any]:
-    """Where rows lie, in a form that can be written down and compared."""
-    return {
-        "grid": [{"share": d.share, "attributes": dict(sorted(d.attributes.items()))} for d in grid.dimensions],
-        "partitions": partitions,
-    }
-
-
-def grid_from(plan: Plan, cells: int, known: Mapping[str, Any] | None) -> Grid:
-    """The grid of the checkpoint where there is one: rows already lie where it put them. Otherwise the best for this plan."""
-    if known is None:
-        return choose_grid(plan.query, cells)
-    return Grid(tuple(Dimension(entry["share"], entry["attributes"]) for entry in known["grid"]))
-
-
-def stem(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid: Grid, partitions: int, folder: str) -> tuple[DataFrame, Program]:
+def stem(
+    plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid: Grid, keys: tuple[int, ...], folder: str
+) -> tuple[DataFrame, Program]:
     """The results of the plan as one streaming DataFrame; `streams` as `read_streams` gives them.
 
-    `folder` is a name, this run's own, under which workers keep copies of their states among the files of the application.
+    `keys` are the grouping keys of the grid's cells. `folder` is this run's own, in which workers keep copies of their
+    states: a path, or a name below what `worker.local_folders` has.
     """
     fields = {name: _row(frame).fields for name, frame in streams.items()}
-    delays = {name: _milliseconds(frame.sparkSession, bindings.streams[name].watermark) for name, frame in streams.items()}
-    program = program_of(plan, {name: len(found) for name, found in fields.items()}, delays, folder)
-    keys = tuple(spread_keys(grid.cells, partitions))
+    delays = {name: milliseconds(frame.sparkSession, bindings.streams[name].watermark) for name, frame in streams.items()}
+    silences = {name: bindings.streams[name].idle_after for name in streams}
+    idle_after = {name: milliseconds(streams[name].sparkSession, text) for name, text in silences.items() if text is not None}
+    program = program_of(plan, {name: len(found) for name, found in fields.items()}, delays, folder, idle_after)
     wanted = attributes(plan.query)
     packets: DataFrame | None = None
     # Spark knows a checkpoint's sources by their order, so that must not depend on the plan.
     for name in sorted(streams):
-        frame, columns = _coordinated(streams[name], name, wanted[name], grid)
+        frame, columns = _coordinated(streams[name], name, wanted[name], grid, program.listening)
         packed = frame.mapInArrow(Packer(name, grid, keys, columns), PACKETS)
         packets = packed if packets is None else packets.unionByName(packed)
     assert packets is not None
@@ -119,21 +109,14 @@ def stem(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid:
     return rows.select(*structs).select(*result_columns(plan, bindings)), program
 
 
-def _milliseconds(spark: SparkSession, interval: str) -> int:
-    """The delay of a watermark, as Spark reads it."""
-    jvm: Any = spark._jvm
-    catalyst = jvm.org.apache.spark.sql.catalyst
-    return int(catalyst.plans.logical.EventTimeWatermark.getDelayMs(catalyst.util.IntervalUtils.fromIntervalString(interval)))
-
-
 def _row(frame: DataFrame) -> T.StructType:
     row = frame.schema["row"].dataType
     assert isinstance(row, T.StructType)
     return row
 
 
-def _coordinated(frame: DataFrame, name: str, wanted: Sequence[str], grid: Grid) -> tuple[DataFrame, tuple[str, ...]]:
-    """What a packet carries, with the row's coordinates, and what its columns are called in the cell."""
+def _coordinated(frame: DataFrame, name: str, wanted: Sequence[str], grid: Grid, timed: bool) -> tuple[DataFrame, tuple[str, ...]]:
+    """What a packet carries, with the row's coordinates and, if `timed`, the batch's time, and what its columns are called in the cell."""
     fields = _row(frame).fields
     values = [F.col(quoted(f"a_{attribute}")) for attribute in wanted]
     payload = [F.col(f"row.{quoted(field.name)}") for field in fields]
@@ -146,6 +129,9 @@ def _coordinated(frame: DataFrame, name: str, wanted: Sequence[str], grid: Grid)
         attribute = grid.dimensions[d].attributes[name]
         coordinate = _coordinate(frame, attribute) if attribute else whole
         columns[f"d{d}"] = F.pmod(coordinate, F.lit(grid.dimensions[d].share)).cast("int")
+    if timed:
+        # In a streaming query this is the time that Spark has written down for the batch, the same when it is run again.
+        columns[NOW] = F.unix_millis(F.current_timestamp())
     return frame.select(*(column.alias(f"c{i}") for i, column in enumerate(columns.values()))), tuple(columns)
 
 

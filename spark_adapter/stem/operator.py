@@ -29,7 +29,10 @@ from spark_adapter.stem.frames import chosen
 from spark_adapter.stem.probes import joined, pairs_within
 from spark_adapter.stem.program import FOREVER, META, Join, Program, Route, Segment, Step
 from spark_adapter.stem.shares import Grid
+from spark_adapter.stem.silence import Heard, idle, listen, wake
+from spark_adapter.stem.skew import most_frequent
 from spark_adapter.stem.state import Notes, Part, State, Store
+from spark_adapter.stem.statistics import StepCounts
 from spark_adapter.stem.windows import Windows, least_watermark
 
 __all__ = ["Outcome", "evict", "work_off"]
@@ -44,39 +47,34 @@ class Outcome:
     """When, in microseconds of event time, the next piece of state will be dead; None where none will by time alone."""
 
 
-@dataclass(slots=True)
-class _Counts:
-    """What happened at one step."""
-
-    rows_in: int = 0
-    rows_out: int = 0
-    pairs: float = 0.0
-    measured: int = 0
-    cpu: float = 0.0
-    shed: int = 0
-
-
 def work_off(
-    program: Program, grid: Grid, cell: int, store: Store, arrivals: Mapping[str, pl.DataFrame], watermark: int
+    program: Program,
+    grid: Grid,
+    cell: int,
+    store: Store,
+    arrivals: Mapping[str, pl.DataFrame],
+    watermark: int,
+    heard: Heard | None = None,
 ) -> Generator[pl.DataFrame, None, Outcome]:
     """Work off one batch: yields results as they are made. `arrivals` has per stream a frame with `ts` in microseconds, `h`, attributes and payload.
 
     Rows with an event time below `watermark` are late: dropped and counted. Everything a later row cannot need is dropped too. State is written
-    when the last result has been taken.
+    when the last result has been taken. `heard` is what the batch tells all cells, where streams may be idle.
     """
-    return _Batch(program, grid, cell, store, watermark).work_off(arrivals)
+    return _Batch(program, grid, cell, store, watermark, heard).work_off(arrivals)
 
 
 def evict(program: Program, grid: Grid, cell: int, store: Store, watermark: int) -> Outcome:
     """Drop what the watermark has passed, in a cell that no row came to."""
     notes = Notes.read(store.get(META))
+    watermark = notes.holding(watermark)
     state = State(program, store, notes, Windows(program, notes.counts), watermark)
     state.keep(watermark)
     return Outcome({"cell": cell} | _held(program, grid, cell, state, watermark), state.expires())
 
 
 def _held(program: Program, grid: Grid, cell: int, state: State, watermark: int) -> dict[str, Any]:
-    """Per module [rows, bytes], rows counted once however many cells hold copies and bytes as they lie here; pieces; and what was moved."""
+    """What the cell holds: per module its rows, counted in one of the cells that have copies, and its bytes here; pieces; and what was moved."""
     sizes = state.sizes(watermark)
     states = {module.name: [sizes[module.key][0] if grid.home(cell, module.streams) else 0, sizes[module.key][1]] for module in program.modules}
     return {"states": states, "pieces": sum(size[2] for size in sizes.values()), "traffic": asdict(state.traffic)}
@@ -85,17 +83,23 @@ def _held(program: Program, grid: Grid, cell: int, state: State, watermark: int)
 class _Batch:
     """One batch in one cell."""
 
-    def __init__(self, program: Program, grid: Grid, cell: int, store: Store, watermark: int) -> None:
-        self.program, self.grid, self.cell, self.watermark = program, grid, cell, watermark
+    def __init__(self, program: Program, grid: Grid, cell: int, store: Store, watermark: int, heard: Heard | None) -> None:
+        self.program, self.grid, self.cell, self.heard = program, grid, cell, heard
         notes = Notes.read(store.get(META))
         notes.batch += 1
         if notes.run != program.run:
             notes.run, notes.latest = program.run, {}
+            if heard is not None:
+                wake(program, notes, heard.now)
+        self.all_reached = watermark
+        """The watermark that all streams have reached."""
+        self.watermark = watermark = notes.holding(watermark)
+        """The one that holds: streams that are idle need not have reached it."""
         self.notes = notes
         self.windows = Windows(program, notes.counts)
         self.state = State(program, store, notes, self.windows, watermark)
         self.caches = Caches(program, self.state, watermark)
-        self.counts: dict[tuple[str, str, int], _Counts] = {}
+        self.counts: dict[tuple[str, str, int], StepCounts] = {}
         self.made = 0
 
     def work_off(self, arrivals: Mapping[str, pl.DataFrame]) -> Generator[pl.DataFrame, None, Outcome]:
@@ -109,16 +113,19 @@ class _Batch:
             yield frame
         probed = time.process_time()
         caches = self.caches.keep(self.grid, self.cell)
+        if self.heard is not None:
+            listen(self.program, self.notes, self.heard)
         # The watermark of the next batch is at least this: what it passes need not be kept.
-        horizon = least_watermark(self.program, self.notes.latest, self.watermark)
+        horizon = least_watermark(self.program, self.notes.latest, self.notes.holding(self.watermark))
         self.state.keep(horizon)
         held = _held(self.program, self.grid, self.cell, self.state, horizon)
         ended = time.process_time()
         statistics = {
             "cell": self.cell,
             "watermark": self.watermark,
+            "idle": [] if self.heard is None else idle(self.program, self.notes, self.heard.now),
             "streams": streams,
-            "steps": [[*step, c.rows_in, c.rows_out, c.pairs, c.measured, c.cpu, c.shed] for step, c in self.counts.items()],
+            "steps": [[*step, *counts.noted()] for step, counts in self.counts.items()],
             **held,
             "caches": caches,
             "results": self.made,
@@ -126,9 +133,9 @@ class _Batch:
         }
         return Outcome(statistics, self.state.expires())
 
-    def _build(self, arrivals: Mapping[str, pl.DataFrame]) -> dict[str, dict[str, int]]:
+    def _build(self, arrivals: Mapping[str, pl.DataFrame]) -> dict[str, dict[str, Any]]:
         """BuildFirst: new rows with their window columns, into the modules of their streams."""
-        seen: dict[str, dict[str, int]] = {}
+        seen: dict[str, dict[str, Any]] = {}
         punctual: dict[str, pl.DataFrame] = {}
         for stream in self.program.streams:
             frame = arrivals.get(stream.name)
@@ -141,9 +148,11 @@ class _Batch:
                 self.notes.latest[stream.name] = max(last, self.notes.latest.get(stream.name, last))
             let_in = chosen(kept, self.program.admitted, salt=0)
             if self.grid.home(self.cell, (stream.name,)):
-                seen[stream.name] = {"rows": kept.height, "late": frame.height - kept.height, "shed": kept.height - let_in.height}
+                late = frame.filter(pl.col("ts") < self.all_reached).height
+                outrun = frame.height - kept.height - late
+                seen[stream.name] = {"rows": kept.height, "late": late, "idle_late": outrun, "shed": kept.height - let_in.height}
                 if kept.height:
-                    seen[stream.name] |= {"first": first, "last": last}
+                    seen[stream.name] |= {"first": first, "last": last, "most": most_frequent(kept, stream.attributes)}
             if let_in.height:
                 punctual[stream.name] = let_in
         punctual = self.windows.numbered(punctual)
@@ -224,7 +233,7 @@ class _Batch:
                 self.caches.add(cache, frame)
             yield frame
 
-    def _admitted(self, arrived: pl.DataFrame, step: Step, counts: _Counts) -> pl.DataFrame:
+    def _admitted(self, arrived: pl.DataFrame, step: Step, counts: StepCounts) -> pl.DataFrame:
         """Of the rows that arrive at a step those that may probe, chosen by their hash: the same rows in every run and in every cell.
 
         Both are counted, in one cell of those that have copies of a row.
@@ -237,7 +246,7 @@ class _Batch:
 
     def _through_step(self, join: Join, k: int, route: Route, i: int, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         step = route.steps[i]
-        counts = self.counts.setdefault((join.name, route.name, i), _Counts())
+        counts = self.counts.setdefault((join.name, route.name, i), StepCounts())
         parts = self._visible(join, k, step.target)
         members = step.target.split("+")
         met = self.grid.home(self.cell, (*step.arriving, *members))
@@ -255,7 +264,7 @@ class _Batch:
 
     def _through_cache(self, join: Join, k: int, route: Route, segment: Segment, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         step = route.steps[segment.first]
-        counts = self.counts.setdefault((join.name, route.name, segment.first), _Counts())
+        counts = self.counts.setdefault((join.name, route.name, segment.first), StepCounts())
         visible = [self._visible(join, k, making.target) for making in segment.steps]
         met = self.grid.home(self.cell, (*step.arriving, *(name for making in segment.steps for name in making.target.split("+"))))
         for partial in frames:
@@ -268,7 +277,7 @@ class _Batch:
                 yield found
 
 
-def _timed(counts: _Counts, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+def _timed(counts: StepCounts, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """The frames, with the CPU that making them takes: what is done with one before the next is asked for is not counted."""
     while True:
         started = time.process_time()

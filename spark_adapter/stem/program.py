@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Cached", "Comparison", "Join", "Module", "Program", "Route", "Segment", "Step", "Stream", "program_of"]
 
 ENTRY_BYTES = 32.0  # of a cache's key, in the plan's measure; its rows are measured by their streams' tuple_bytes
+MODULES = "modules"  # what the state of cells is called in Spark's store
 META = "meta"  # the store's key for a cell's own notes; all its other keys are names of pieces
 FOREVER = 1 << 61  # microseconds: beyond every event time, and the sum of two still fits 64 bits
 
@@ -50,6 +51,8 @@ class Stream:
     tuple_bytes: float
     delay: int | None = None
     """By how many milliseconds the watermark trails this stream's latest event time, where that is known."""
+    idle_after: int | None = None
+    """For how many milliseconds it may be silent before nobody waits for it (see `silence`); None where all wait for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,11 @@ class Program:
     """Names the run. Spark moves its watermark by what a run has seen, and forgets that with the run; so do we."""
 
     @property
+    def listening(self) -> bool:
+        """Whether any stream may be idle: then every batch tells every cell which streams it has rows of."""
+        return any(stream.idle_after is not None for stream in self.streams)
+
+    @property
     def counted(self) -> bool:
         """Whether any window is counted in rows: then the order of arrival matters and there is one cell only."""
         return any(stream.rows is not None for stream in self.streams)
@@ -195,8 +203,13 @@ class Program:
         return tuple(column for stream in self.streams for column in stream.payload)
 
 
-def program_of(plan: Plan, payload: Mapping[str, int], delays: Mapping[str, int] | None = None, run: str = "") -> Program:
-    """The program of a checked plan, for results that take `payload[stream]` columns of each stream, whose watermarks trail by `delays`."""
+def program_of(
+    plan: Plan, payload: Mapping[str, int], delays: Mapping[str, int] | None = None, run: str = "", idle_after: Mapping[str, int] | None = None
+) -> Program:
+    """The program of a checked plan, for results that take `payload[stream]` columns of each stream, whose watermarks trail by `delays`.
+
+    Both `delays` and `idle_after` are in milliseconds.
+    """
     query = plan.query
     used = _attributes(query)
     streams = {
@@ -208,6 +221,7 @@ def program_of(plan: Plan, payload: Mapping[str, int], delays: Mapping[str, int]
             tuple(f"{stream.name}/{i}" for i in range(payload[stream.name])),
             stream.tuple_bytes,
             (delays or {}).get(stream.name),
+            (idle_after or {}).get(stream.name),
         )
         for stream in query.streams
     }

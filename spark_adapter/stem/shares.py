@@ -3,9 +3,10 @@
 The problem: p cells work side by side, and the rows of a result must meet in one of them. The method: the cells form a grid with a
 dimension per join attribute (attributes that predicates equate are one). A row has a coordinate, by hash, in every dimension whose
 attribute it has, and is copied along the others. A stream may also have a dimension of its own, spread by the hash of the whole row: that
-is what joins without equalities are left with. The shares are chosen so that the fewest bytes a second are sent, and no attribute has more
-coordinates than a quarter of its values, where their number is known: all ways of writing p as a product over the dimensions are tried
-where they are at most MAX_TRIED, otherwise each prime factor goes where it costs least, largest first.
+is what joins without equalities are left with. The shares are chosen so that the fullest cell gets the fewest bytes a second. Without skew
+that is where the fewest bytes are sent; a value that a share s of a stream's rows has puts s of them, and not one in so many coordinates,
+into one place. No attribute has more coordinates than a quarter of its values, where their number is known. All ways of writing p as a
+product over the dimensions are tried where they are at most MAX_TRIED, otherwise each prime factor goes where it costs least, largest first.
 
 The guarantee: every result is made in exactly one cell, because each dimension with more than one coordinate belongs to some stream. Exact
 up to MAX_TRIED, a heuristic beyond. Complexity: MAX_TRIED · streams · dimensions.
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from models.plan import Plan
     from models.request import Query
 
-__all__ = ["Dimension", "Grid", "choose_grid", "copied", "spread_keys"]
+__all__ = ["Dimension", "Grid", "choose_grid", "copied", "fits", "fitting_grid", "spread_keys"]
 
 VALUES = 4  # of an attribute per coordinate, at least: with fewer some cells would have most rows and others none
 MAX_TRIED = 20_000  # under a second, and more than p = 64 over a dozen attributes needs
@@ -76,7 +77,7 @@ class Grid:
         )
 
     def meeting(self, left: Sequence[str], right: Sequence[str]) -> int:
-        """One of how many pairs of a left and a right row meet in a cell, where nothing but chance decides."""
+        """k, where one in k pairs of a left and a right row meets in some cell: they do where they agree in every dimension that both have."""
         return math.prod(
             dimension.share
             for dimension in self.dimensions
@@ -98,20 +99,39 @@ def copied(plan: Plan, grid: Grid) -> float:
     return math.fsum(grid.copies(streams) * held for streams, held in states) / math.fsum(held for _, held in states)
 
 
+def fits(plan: Plan, grid: Grid) -> bool:
+    """Whether the copies leave a plan that is within its cap on memory there: what it keeps is kept as often as the grid copies it."""
+    cap = plan.resources.memory_bytes
+    return cap is None or plan.cost.memory_bytes > cap or plan.cost.memory_bytes * copied(plan, grid) <= cap
+
+
+def fitting_grid(plan: Plan, cells: int) -> Grid:
+    """The grid of so many cells, or of the largest power of two below whose copies fit the plan's cap."""
+    grid = choose_grid(plan.query, cells)
+    while not fits(plan, grid):
+        cells = 1 << ((cells - 1).bit_length() - 1)
+        grid = choose_grid(plan.query, cells)
+    return grid
+
+
 def choose_grid(query: Query, cells: int) -> Grid:
-    """The grid of `cells` cells that sends the fewest bytes. One cell where a window is counted in rows: its rows must meet in order."""
+    """The grid of `cells` cells whose fullest cell gets the fewest bytes. One cell where a window is counted in rows: its rows must meet in order."""
     if cells < 2 or any(stream.window.rows is not None for stream in query.streams):
         return Grid(())
     axes = _axes(query)
     sent = {stream.name: stream.rate * stream.tuple_bytes for stream in query.streams}
+    skew = {stream.name: stream.skew for stream in query.streams}
     limits = [_most_coordinates(query, axis) for axis in axes]
     factors = _prime_factors(cells)
 
     def cost(shares: Sequence[int]) -> float:
         if any(share > max(1.0, limit) for share, limit in zip(shares, limits, strict=True)):
             return math.inf
+        # As a multiple of an even share of all cells: a row is copied along the axes it is not on, and gathered where it is skewed.
+        laid = list(zip(shares, axes, strict=True))
         return math.fsum(
-            weight * math.prod(share for share, axis in zip(shares, axes, strict=True) if name not in axis) for name, weight in sent.items()
+            weight * math.prod(1 + skew[name].get(axis[name], 0.0) * (share - 1) if name in axis else share for share, axis in laid)
+            for name, weight in sent.items()
         )
 
     best: tuple[float, tuple[int, ...]] | None = None

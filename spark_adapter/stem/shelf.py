@@ -6,7 +6,8 @@ fetched again. A disk that is full fails the batch, which Spark runs again; noth
 only when it ends.
 
 Mapped files take no private memory: what the batch does not touch is not read, and what it has touched is the system's to forget. Every
-batch removes what the cell's notes, as they were committed, no longer name; and shelves of cells that have moved to another worker.
+batch removes what the cell's notes, as they were committed, no longer name; and shelves of cells that have moved to another worker, which
+are those that were not used for long while others here were.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ import pyarrow as pa
 
 from spark_adapter.stem.index import Index, made
 
-__all__ = ["Shelf", "as_file"]
+__all__ = ["Shelf", "as_file", "from_file"]
 
 FORGOTTEN = 60.0  # seconds after which a process lets go of the maps of a cell that it no longer works on
-ABANDONED = 3600.0  # seconds after which the shelf of a cell that no worker here has worked on is removed, and drafts of writers that died
+ABANDONED = 600.0  # seconds: a shelf that was last used so long before another one is removed, and so are drafts of writers that died
 DRAFT = ".draft"
 HEADER = 2  # numbers before an index: its bits, and how many entries it has
 
@@ -53,6 +54,10 @@ def as_file(frame: pl.DataFrame) -> bytes:
     buffer = io.BytesIO()
     frame.rechunk().write_ipc(buffer, compression="uncompressed", compat_level=pl.CompatLevel.newest(), record_batch_size=max(1, frame.height))
     return buffer.getvalue()
+
+
+def from_file(data: bytes) -> pl.DataFrame:
+    return _read(pa.py_buffer(data))
 
 
 class Shelf:
@@ -85,7 +90,7 @@ class Shelf:
             # The copy may be gone again by now.
             found = self.known(name)
             if found is None:
-                found = self._open.frames[name] = _read(pa.py_buffer(data))
+                found = self._open.frames[name] = from_file(data)
         return found
 
     def known(self, name: str) -> pl.DataFrame | None:
@@ -124,6 +129,8 @@ class Shelf:
                 del opened[name]
         self.folder.mkdir(parents=True, exist_ok=True)
         now = time.time()
+        # By our own last use, not by the clock: where batches are hours apart all shelves are old.
+        used = now - _age(self.folder, now)
         for file in self.folder.iterdir():
             if file.name.endswith(DRAFT):
                 if _age(file, now) > ABANDONED:
@@ -132,7 +139,7 @@ class Shelf:
                 file.unlink(missing_ok=True)
         self.folder.touch()
         for other in self.folder.parent.iterdir():
-            if other != self.folder and _age(other, now) > ABANDONED:
+            if other != self.folder and _age(other, used) > ABANDONED:
                 shutil.rmtree(other, ignore_errors=True)
 
     def size(self) -> int:

@@ -10,7 +10,7 @@ elsewhere, finds the notes as they were.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from spark_adapter.stem.program import META, Module, Program
 from spark_adapter.stem.shelf import Shelf, as_file
 from spark_adapter.stem.windows import Windows
 
-__all__ = ["Notes", "Part", "State", "Store"]
+__all__ = ["Notes", "Part", "State", "Store", "compressed", "expanded", "first_death"]
 
 SPILLED_BYTES = 8 << 20  # new rows of more than this go to the shelf while the batch is still at work
 SAMPLE = 64  # rows of a piece by which the share of pairs within their windows is estimated
@@ -68,6 +68,10 @@ class Notes:
     """The latest event time of each stream in this run."""
     caches: dict[str, list[str]] = field(default_factory=dict)
     """Per cache the names of its keys and of its rows on the shelf: caches are no state, and empty where the shelf has lost them."""
+    heard: dict[str, list[int | None]] = field(default_factory=dict)
+    """Where streams may be idle: per stream its latest event time, of all cells, and the time of the batch in which it last had a row."""
+    passed: int | None = None
+    """The watermark that streams which are not idle have reached; None where none ever was."""
 
     @classmethod
     def read(cls, value: bytes | None) -> Notes:
@@ -77,8 +81,21 @@ class Notes:
         return cls(**found | {"pieces": [Piece.read(noted) for noted in found["pieces"]]})
 
     def written(self) -> bytes:
-        found: dict[str, Any] = {name: getattr(self, name) for name in ("counts", "modules", "batch", "run", "latest", "caches")}
+        names = ("counts", "modules", "batch", "run", "latest", "caches", "heard", "passed")
+        found: dict[str, Any] = {name: getattr(self, name) for name in names}
         return compressed(json.dumps(found | {"pieces": [piece.noted() for piece in self.pieces]}).encode())
+
+    def holding(self, watermark: int) -> int:
+        """The watermark that holds: this one, which all streams have reached, or that of the streams which are not idle."""
+        return watermark if self.passed is None else max(watermark, self.passed)
+
+    def shared(self) -> dict[str, Any]:
+        """What every cell knows."""
+        return {"heard": self.heard, "passed": self.passed}
+
+    def share(self, known: Mapping[str, Any]) -> None:
+        """Take over what another cell knows."""
+        self.heard, self.passed = dict(known["heard"]), known["passed"]
 
 
 class Part:
@@ -191,7 +208,7 @@ class State:
     # The end of a batch.
 
     def keep(self, watermark: int) -> None:
-        """Write what was added, merge what is due, and drop what `watermark` has passed: the least that the next batch can have."""
+        """Write what was added, merge what is due, and drop what is dead under `watermark`, the lowest that the next batch can have."""
         for module, number, part in self._unsaved:
             self._save(module, number, part, watermark)
         self.drop_dead(watermark)
@@ -274,5 +291,9 @@ class State:
 
     def expires(self) -> int | None:
         """When, in microseconds of event time, the next piece will be dead; None where none will by time alone."""
-        deaths = [piece.bounds.hi[1] + 1 for piece in self.notes.pieces if not self.modules[piece.module].counted]
-        return min(deaths) if deaths else None
+        return first_death([piece for piece in self.notes.pieces if not self.modules[piece.module].counted])
+
+
+def first_death(pieces: Sequence[Piece]) -> int | None:
+    """When the first of these pieces will be dead; None where there are none."""
+    return min((piece.bounds.hi[1] + 1 for piece in pieces), default=None)

@@ -10,18 +10,20 @@ visit the same streams, each counts by the pairs it saw. A batch that is run aga
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from spark_adapter.stem.program import Program
+from spark_adapter.stem.skew import Frequent
 
-__all__ = ["Measured"]
+__all__ = ["Measured", "StepCounts"]
 
 
 @dataclass(slots=True)
 class _Stream:
     rows: int = 0
     late: int = 0
+    idle_late: int = 0
     shed: int = 0
     first: int | None = None
     last: int | None = None
@@ -33,9 +35,10 @@ class _Stream:
             return None
         return (self.rows - 1) * 1e6 / (self.last - self.first)
 
-    def add(self, note: Mapping[str, int]) -> None:
+    def add(self, note: Mapping[str, Any]) -> None:
         self.rows += note["rows"]
         self.late += note["late"]
+        self.idle_late += note["idle_late"]
         self.shed += note["shed"]
         if "first" in note:
             self.first = note["first"] if self.first is None else min(self.first, note["first"])
@@ -43,22 +46,39 @@ class _Stream:
 
 
 @dataclass(slots=True)
-class _Step:
+class StepCounts:
+    """What happened at one probe step: of a batch in its cell, of the whole run here."""
+
     rows_in: int = 0
     rows_out: int = 0
     pairs: float = 0.0
+    """Pairs of an arriving row and a row of the state that were within their windows."""
     measured: int = 0
+    """Those of the rows out whose pairs were counted; a cache answers without looking at pairs."""
     cpu: float = 0.0
     shed: int = 0
+
+    def noted(self) -> tuple[float, ...]:
+        """In the form of a cell's note; `add` takes it."""
+        return astuple(self)
+
+    def add(self, rows_in: int, rows_out: int, pairs: float, measured: int, cpu: float, shed: int) -> None:
+        self.rows_in += rows_in
+        self.rows_out += rows_out
+        self.pairs += pairs
+        self.measured += measured
+        self.cpu += cpu
+        self.shed += shed
 
 
 @dataclass(slots=True)
 class _Figures:
     streams: dict[str, _Stream] = field(default_factory=dict)
-    steps: dict[tuple[str, str, int], _Step] = field(default_factory=dict)
+    steps: dict[tuple[str, str, int], StepCounts] = field(default_factory=dict)
     caches: dict[str, list[int]] = field(default_factory=dict)
     """Key → hits, misses."""
     cpu: dict[str, float] = field(default_factory=dict)
+    frequent: Frequent = field(default_factory=Frequent)
     results: int = 0
     restored: int = 0
     traffic: dict[str, int] = field(default_factory=dict)
@@ -68,18 +88,13 @@ class _Figures:
             self.traffic[what] = self.traffic.get(what, 0) + number
         for name, seen in note.get("streams", {}).items():
             self.streams.setdefault(name, _Stream()).add(seen)
-        for operator, name, i, rows_in, rows_out, pairs, measured, cpu, shed in note.get("steps", ()):
-            step = self.steps.setdefault((operator, name, i), _Step())
-            step.rows_in += rows_in
-            step.rows_out += rows_out
-            step.pairs += pairs
-            step.measured += measured
-            step.cpu += cpu
-            step.shed += shed
+            self.frequent.add(seen.get("most", {}))
+        for operator, name, i, *counts in note.get("steps", ()):
+            self.steps.setdefault((operator, name, i), StepCounts()).add(*counts)
         for key, seen in note.get("caches", {}).items():
-            counts = self.caches.setdefault(key, [0, 0])
-            counts[0] += seen["hits"]
-            counts[1] += seen["misses"]
+            asked = self.caches.setdefault(key, [0, 0])
+            asked[0] += seen["hits"]
+            asked[1] += seen["misses"]
         for part, seconds in note.get("cpu", {}).items():
             self.cpu[part] = self.cpu.get(part, 0.0) + seconds
         self.results += note.get("results", 0)
@@ -125,6 +140,8 @@ class Measured:
         self._caches: dict[tuple[int, str], tuple[int, float]] = {}
         self._workers = _Workers()
         self._pieces: dict[int, int] = {}
+        self._idle: list[str] = []
+        self._watermark: int | None = None
 
     def add(self, notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Take in the notes of one batch; returns that batch's figures."""
@@ -137,6 +154,9 @@ class Measured:
             for key, seen in note.get("caches", {}).items():
                 self._caches[note["cell"], key] = (seen["rows"], seen["bytes"])
             self._pieces[note["cell"]] = note["pieces"]
+            self._idle = note.get("idle", self._idle)
+            if "watermark" in note:
+                self._watermark = max(note["watermark"], note["watermark"] if self._watermark is None else self._watermark)
             if "worker" in note:
                 self._workers.cells[note["cell"]] = note["worker"]
         return self._said(batch)
@@ -177,6 +197,7 @@ class Measured:
                 for streams, (made, pairs) in sorted(selectivity.items())
                 if pairs > 0
             ],
+            "skew": self.total.frequent.shares({name: seen.rows for name, seen in self.total.streams.items()}),
         }
 
     def _said(self, figures: _Figures) -> dict[str, Any]:
@@ -193,7 +214,8 @@ class Measured:
                         )
         return {
             "streams": [
-                {"stream": stream.name, "rows": arrived.rows, "late": arrived.late, "shed": arrived.shed, "rate": arrived.rate}
+                {"stream": stream.name, "rows": arrived.rows, "late": arrived.late, "idle_late": arrived.idle_late}
+                | {"shed": arrived.shed, "rate": arrived.rate}
                 for stream in self.program.streams
                 if (arrived := figures.streams.get(stream.name)) is not None
             ],
@@ -213,18 +235,22 @@ class Measured:
             "shed": {"rows": sum(seen.shed for seen in figures.streams.values()), "probes": sum(seen.shed for seen in figures.steps.values())},
             "workers": self._workers.said(figures.restored),
             "pieces": sum(self._pieces.values()),
+            "watermark": self._watermark,
             "watermark_held_by": self._holder(),
+            "idle": list(self._idle),
             "store": _store(figures.traffic),
             "cpu_seconds": dict(sorted(figures.cpu.items())),
         }
 
     def _holder(self) -> dict[str, Any] | None:
-        """The stream that the watermark waits for, and by how many seconds of event time the furthest stream is ahead of it.
+        """The stream that the watermark waits for, and by how many seconds of event time the furthest stream is ahead of it; none that is idle.
 
         Without seconds where it has had no row in this run: then there is no watermark but that of the run before.
         """
         reached: dict[str, int] = {}
         for stream in self.program.streams:
+            if stream.name in self._idle:
+                continue
             seen = self.total.streams.get(stream.name)
             if seen is None or seen.last is None:
                 return {"stream": stream.name, "seconds": None} if any(other.rows for other in self.total.streams.values()) else None

@@ -11,17 +11,16 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
-from pyspark import SparkFiles
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from spark_adapter.stem.program import META, Program
+from spark_adapter.stem.program import META, MODULES, Program
 from spark_adapter.stem.shares import Grid
 
 if TYPE_CHECKING:
@@ -32,11 +31,14 @@ if TYPE_CHECKING:
 
     from spark_adapter.stem.operator import Outcome
     from spark_adapter.stem.shelf import Shelf
+    from spark_adapter.stem.silence import Heard
 
-__all__ = ["OUTPUT", "PACKETS", "CellProcessor", "Packer", "Unpacker"]
+__all__ = ["NOW", "OUTPUT", "PACKETS", "CellProcessor", "Packer", "Unpacker", "local_folders"]
 
 PACKETS = "cell INT, stream STRING, rows BINARY"
 OUTPUT = "rows BINARY, file STRING, note STRING"
+NOW = "now"  # the column of the batch's time, in milliseconds, where streams may be idle
+TOLD = ""  # in place of a stream: a packet without rows that tells a cell what the batch has (see `silence`)
 RESULT_ROWS = 100_000  # rows of one packet of results: some ten megabytes
 BEFORE_ALL = -(1 << 62)  # the watermark while there is none
 
@@ -53,6 +55,11 @@ def _ready() -> None:
 
     gc.collect()
     gc.freeze()
+
+
+def local_folders() -> list[Path]:
+    """Where this worker may put what can be lost, a folder per disk: Spark removes them with the executor, or with the application."""
+    return [Path(folder) for folder in os.environ["SPARK_LOCAL_DIRS"].split(",")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,10 @@ class Packer:
             frame = pl.from_arrow(batch)
             assert isinstance(frame, pl.DataFrame)
             frame.columns = list(self.columns)
+            told = None
+            if NOW in frame.columns:
+                told = json.dumps({"stream": self.stream, "latest": frame["ts"].max(), "now": frame[NOW][0]}).encode()
+                frame = frame.drop(NOW)
             if coordinates:
                 base = pl.sum_horizontal([pl.col(name).cast(pl.Int32) * stride for name, stride in coordinates.items()])
                 parts = frame.with_columns(base.alias("base")).drop(*coordinates).partition_by("base", as_dict=True, include_key=False)
@@ -92,7 +103,12 @@ class Packer:
                 packet = encode(part)
                 cells += [self.keys[int(first) + offset] for offset in offsets]
                 packets += [packet] * len(offsets)
-            columns = [pa.array(cells, pa.int32()), pa.array([self.stream] * len(cells), pa.string()), pa.array(packets, pa.binary())]
+            streams = [self.stream] * len(cells)
+            if told is not None:
+                cells += self.keys
+                packets += [told] * len(self.keys)
+                streams += [TOLD] * len(self.keys)
+            columns = [pa.array(cells, pa.int32()), pa.array(streams, pa.string()), pa.array(packets, pa.binary())]
             yield pa.RecordBatch.from_arrays(columns, names=["cell", "stream", "rows"])
 
 
@@ -155,7 +171,7 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
     def init(self, handle: StatefulProcessorHandle) -> None:
         _ready()
         self.handle = handle
-        self.state = handle.getMapState("modules", "key STRING", "value BINARY")
+        self.state = handle.getMapState(MODULES, "key STRING", "value BINARY")
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues) -> Iterator[pd.DataFrame]:  # noqa: N802, N803 - Spark's names
         import polars as pl
@@ -164,14 +180,18 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         from spark_adapter.stem.operator import work_off
 
         packets: dict[str, list[pl.DataFrame]] = {}
+        told: list[dict[str, Any]] = []
         for some in rows:
             for stream, packet in zip(some["stream"], some["rows"], strict=True):
-                packets.setdefault(stream, []).append(decode(bytes(packet)))
+                if stream == TOLD:
+                    told.append(json.loads(bytes(packet)))
+                else:
+                    packets.setdefault(stream, []).append(decode(bytes(packet)))
         arrivals = {stream: pl.concat(frames) for stream, frames in packets.items()}
         del packets
         cell = self.cells[int(key[0])]
         store = self._store(cell)
-        batch = work_off(self.program, self.grid, cell, store, arrivals, _watermark(timerValues))
+        batch = work_off(self.program, self.grid, cell, store, arrivals, _watermark(timerValues), _heard(told))
         outcome = yield from _handed_out(batch, store.shelf)
         yield self._noted(store, outcome)
 
@@ -195,7 +215,8 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         """That of the cell at hand: Spark's state is the one of the key that it has just set."""
         from spark_adapter.stem.shelf import Shelf
 
-        return _Store(self.state, Shelf(Path(SparkFiles.getRootDirectory()) / self.folder / str(cell)))
+        disks = local_folders()
+        return _Store(self.state, Shelf(disks[cell % len(disks)] / self.folder / str(cell)))
 
     def _noted(self, store: _Store, outcome: Outcome) -> pd.DataFrame:
         """The cell's note, after its timer is set to when the next of its state dies."""
@@ -208,6 +229,18 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
             self.handle.registerTimer(wanted)
         worker = {"name": f"{gethostname()}/{os.getpid()}", "private": _private(), "disk": store.shelf.size(), "restored": store.restored}
         return _said(note=json.dumps(outcome.statistics | {"worker": worker}))
+
+
+def _heard(told: Sequence[Mapping[str, Any]]) -> Heard | None:
+    """What the packers of all streams tell, together; None where they tell nothing."""
+    from spark_adapter.stem.silence import Heard
+
+    if not told:
+        return None
+    latest: dict[str, int] = {}
+    for said in told:
+        latest[said["stream"]] = max(said["latest"], latest.get(said["stream"], said["latest"]))
+    return Heard(told[0]["now"], latest)
 
 
 def _handed_out(batch: Generator[pl.DataFrame, None, Outcome], shelf: Shelf) -> Generator[pd.DataFrame, None, Outcome]:

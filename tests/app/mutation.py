@@ -33,6 +33,13 @@ def _made(name: str) -> str:
     return plan(PlanRequest.model_validate(example(name))).model_dump_json()
 
 
+def _drifted(request: dict[str, Any]) -> dict[str, Any]:
+    """The request with the rate of its first stream times 8, so that the plan for it is looked at again."""
+    drifted: dict[str, Any] = json.loads(json.dumps(request))
+    drifted["query"]["streams"][0]["rate"] *= 8
+    return drifted
+
+
 def bodies(name: str, other: str) -> dict[str, Any]:
     """A right request for each endpoint, by its operation."""
     request, mine, theirs = example(name), json.loads(_made(name)), json.loads(_made(other))
@@ -53,6 +60,7 @@ def bodies(name: str, other: str) -> dict[str, Any]:
         },
         "estimate": {**request, "operators": mine["operators"]},
         "diff": {"before": mine, "after": theirs},
+        "replan": {"plan": mine, "request": _drifted(request), "measured": {"output_rate": 290.0, "cpu": 0.5, "memory_bytes": 1.3e8}, "horizon": 60},
         "check": {"cases": [{"name": "case", "request": request, "plan": mine}]},
         "allocation": {
             "capacity": 30,

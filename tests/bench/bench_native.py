@@ -91,7 +91,7 @@ def run_native(candidate: Plan, bindings: Bindings, spark: SparkSession) -> Ran:
     if latest is not None and (not reports or reports[-1]["batchId"] != latest["batchId"]):
         reports.append(latest)
     ticks = [tick_of(report) for report in reports]
-    return Ran(seconds, sum(tick.rows_out for tick in ticks), max(tick.state_rows for tick in ticks))
+    return Ran(seconds, sum(tick.results for tick in ticks), max(tick.state_rows for tick in ticks))
 
 
 def main() -> None:

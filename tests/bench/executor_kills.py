@@ -40,6 +40,7 @@ from tests.spark_adapter.plans import bindings_of, write_stream
 __all__ = ["Outcome", "main", "struck"]
 
 PLAN = PLANS[1]  # a materialized pair: state that is made of state
+LAST_WORDS = 20.0  # seconds that workers have to clean up after an application has ended
 HALT = 4.0  # seconds: longer than a task takes, far shorter than what Spark takes for dead
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SETTINGS = {
@@ -84,10 +85,14 @@ class Outcome:
     """Tasks of which a second attempt was started beside the first."""
     failed: int
     """Attempts that did not end well: lost with their executor, or overtaken."""
+    copied: int
+    """Folders of copies of states that were seen on the workers' disks while it ran."""
+    left: int
+    """Of them, those that were there after it."""
 
     @property
     def right(self) -> bool:
-        return not self.wrong and self.counted == self.expected and self.shipped
+        return not self.wrong and self.counted == self.expected and self.shipped and self.copied > 0 and not self.left
 
 
 def work(folder: Path, master: str) -> None:
@@ -131,7 +136,8 @@ def cluster(folder: Path) -> Iterator[tuple[str, list[int]]]:
         with (folder / "cluster").open("w") as log:
             for name, *arguments in (master, *workers):
                 command = [str(spark_home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
-                running.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+                own = {"SPARK_LOCAL_DIRS": str(folder / "disks" / str(len(running)))}
+                running.append(subprocess.Popen(command, env=environment | own, stdout=log, stderr=log))
         yield url, [process.pid for process in running[1:]]
     finally:
         for process in reversed(running):
@@ -185,9 +191,10 @@ def struck(folder: Path, batches: int, blows: int, seed: int = 0) -> Outcome:
         environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
         driver = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
         try:
-            seen, deadline = 0, time.monotonic() + PATIENCE
+            seen, deadline, copied = 0, time.monotonic() + PATIENCE, set[Path]()
             while sum(made.values()) < blows and driver.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.02)
+                copied.update(copies(folder))
                 if committed(folder) <= seen or not in_mid_batch(folder):
                     continue
                 time.sleep(rng.random() / 2)
@@ -197,6 +204,9 @@ def struck(folder: Path, batches: int, blows: int, seed: int = 0) -> Outcome:
                     made[kill] += 1
                     seen, deadline = committed(folder), time.monotonic() + PATIENCE
             said, _ = driver.communicate(timeout=PATIENCE)
+            gone_by = time.monotonic() + LAST_WORDS
+            while copies(folder) and time.monotonic() < gone_by:
+                time.sleep(0.1)
         finally:
             driver.kill()
     if driver.returncode:
@@ -212,9 +222,16 @@ def struck(folder: Path, batches: int, blows: int, seed: int = 0) -> Outcome:
         wrong=((expected - found) + (found - expected)).total(),
         executors_lost=sum(1 for event in events if event["Event"] == "SparkListenerExecutorRemoved"),
         speculated=sum(1 for event in events if event["Event"] == "SparkListenerTaskStart" and event["Task Info"]["Speculative"]),
+        copied=len(copied),
+        left=len(copies(folder)),
         failed=sum(1 for event in ends if event["Task End Reason"]["Reason"] != "Success"),
         **json.loads(said.splitlines()[-1]),
     )
+
+
+def copies(folder: Path) -> list[Path]:
+    """What workers hold of states on their disks."""
+    return list((folder / "disks").glob("*/*/*/*/watersmeet-*"))
 
 
 def in_mid_batch(folder: Path) -> bool:
@@ -244,7 +261,7 @@ def main() -> None:
     print(
         f"{outcome.killed} kills and {outcome.halted} halts of executors in {outcome.batches} batches: {outcome.executors_lost} executors lost, "
         f"{outcome.failed} attempts of tasks in vain, {outcome.speculated} run a second time beside the first; "
-        f"{outcome.expected} results, {outcome.wrong} missing or doubled"
+        f"{outcome.expected} results, {outcome.wrong} missing or doubled; {outcome.left} of {outcome.copied} folders of copies left behind"
     )
     sys.exit(0 if outcome.right and outcome.killed else 1)
 

@@ -11,7 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+from playwright.sync_api import Route
 
 from app.service.settings import Settings
 from models.request import Method, Options, PlanRequest, Resources
@@ -498,13 +500,44 @@ def test_a_broken_link_says_so_and_shows_the_example(page_service: Service) -> N
         assert it.fingerprint() == it.asked("/v1/plans", example("auction"))["fingerprint"]
 
 
+def switches_of(it: Opened) -> list[tuple[float, float]]:
+    """The last value up to which the plan is known to be best and the first from which on another is, below the present value and above."""
+    script = "lines => lines.map((line) => [Number(line.dataset.inside), Number(line.dataset.value)])"
+    return sorted((inside, outside) for inside, outside in it.page.eval_on_selector_all("#findings .switch", script))
+
+
+@pytest.mark.parametrize("cut", [(500.0, 700.0), (100.0, 2000.0)])
+def test_sensitivity_takes_no_search_that_was_cut_off_for_a_proof(page_service: Service, cut: tuple[float, float]) -> None:
+    """At these rates the service answers as if its time had run out before it found anything better than the plan on screen."""
+    with page_service.opened() as it:
+
+        def answered(route: Route) -> None:
+            request = route.request.post_data_json or {}
+            answer = route.fetch()
+            made = answer.json()
+            if cut[0] < request["query"]["streams"][5]["rate"] < cut[1]:
+                made = {**made, "termination": "time_limit", "proof": "none", "cost": {**made["cost"], "cpu": 0.9}}
+            route.fulfill(response=answer, json=made)
+
+        it.pick("star")
+        it.page.route("**/v1/plans", answered)
+        it.page.select_option("#statistic", "shipments.rate")
+        it.page.wait_for_selector("#findings p", timeout=PATIENCE)
+        above = [found for found in switches_of(it) if found[1] > 400]
+        said = it.page.inner_text("#findings")
+        for inside, outside in above:
+            assert inside <= max(400, cut[0]) and outside >= cut[1]
+            assert "Between shipments rate = " in said
+        assert above or "none that was found is better" in said
+
+
 def test_sensitivity_shows_the_switch_where_it_happens(page_service: Service) -> None:
     with page_service.opened() as it:
         it.pick("star")
         chosen = it.asked("/v1/plans", example("star"))
         it.page.select_option("#statistic", "shipments.rate")
         it.page.wait_for_selector("#findings p", timeout=PATIENCE)
-        switches = it.page.eval_on_selector_all("#findings .switch", "lines => lines.map((line) => Number(line.dataset.value))")
+        switches = switches_of(it)
         limit = float(it.page.get_attribute("#limit", "data-value") or "nan")
         assert limit == next(each["high"] for each in chosen["validity"] if each["statistic"] == "shipments.rate")
 
@@ -515,11 +548,13 @@ def test_sensitivity_shows_the_switch_where_it_happens(page_service: Service) ->
             mine = it.asked("/v1/estimates", {**request, "operators": chosen["operators"]})
             return bool(mine["cost"]["cpu"] > it.asked("/v1/plans", request)["cost"]["cpu"] * (1 + 1e-9))
 
-        below, above = [value for value in switches if value < 400], [value for value in switches if value > 400]
-        assert len(below) == len(above) == 1, "ten times fewer and ten times more shipments make another plan best"
-        assert beaten(below[0] * 0.999) and beaten(above[0] * 1.001)
-        inside = [below[0] * 1.001 * (above[0] * 0.999 / (below[0] * 1.001)) ** (step / 40) for step in range(41)]
-        assert not any(beaten(rate) for rate in inside)
+        (low, from_), (to, high) = sorted(switches[0]), sorted(switches[1])
+        assert low < from_ <= 400 <= to < high, "ten times fewer and ten times more shipments make another plan best"
+        assert beaten(low) and beaten(high)
+        assert not any(beaten(from_ * (to / from_) ** (step / 40)) for step in range(41))
+        # Where there was no time to find the place, the page says between which two it is.
+        exact = [each[1] / each[0] <= 1.001 for each in (sorted(switches[0]), sorted(switches[1]))]
+        assert [line.startswith("Between") for line in it.page.locator("#findings .switch").all_inner_texts()] == [not found for found in exact]
         it.page.locator("#findings .switch button").first.click()
         assert "best at shipments rate" in it.page.inner_text("#viewing")
 

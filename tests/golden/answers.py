@@ -15,6 +15,7 @@ from models.allocation import AllocationAnswer, AllocationRequest
 from models.caches import CacheSelection, CacheSelectionRequest
 from models.cover import CoverAnswer, CoverRequest
 from models.plan import Algorithm, Cache, Frontier, Operator, Plan, Proof, Shortfall
+from models.replan import Replan, ReplanRequest
 from models.request import PlanRequest
 from models.sql import SqlRequest
 from models.window_join import WindowJoinAnswer, WindowJoinRequest
@@ -26,6 +27,7 @@ from solvers.cover.solve import solve_cover
 from solvers.from_sql import from_sql
 from solvers.frontier import frontier
 from solvers.planner import plan
+from solvers.replan import replan
 from solvers.window_join.solve import solve_window_join
 
 __all__ = ["ANSWERS", "answer"]
@@ -145,9 +147,35 @@ def _sql(data: dict[str, Any]) -> Iterator[str]:
     yield from (f"warning: {warning}" for warning in found.warnings)
 
 
+def _replan(data: dict[str, Any]) -> Iterator[str]:
+    """`plan` has the request that the running plan was made for, `request` what is said otherwise by now."""
+    made_for = _request(data["plan"])
+    now = _request(_over(made_for.model_dump(mode="json"), data["request"]))
+    asked = {key: data[key] for key in ("measured", "thresholds", "horizon") if key in data}
+    found: Replan = replan(ReplanRequest.model_validate({"plan": plan(made_for), "request": now, **asked}))
+    running = found.running
+    verdict = "qualified" if running.qualified else "not qualified"
+    yield f"running: {cpu(running.cpu)} CPU, {bytes_(running.memory_bytes)}, {amount(running.output_rate)} results/s, {verdict}"
+    yield f"{found.decision}, {found.kind}, gain {found.gain:.3g}"
+    yield from (f"because: {reason}" for reason in found.reasons)
+    yield from (f"build {entry.operator}: {amount(entry.tuples)} tuples, {bytes_(entry.bytes)}" for entry in found.rebuild)
+    yield from _plan_lines(found.plan)
+
+
+def _over(body: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """A request with some of its parts replaced; streams by name, predicates by their left side."""
+    query = dict(body["query"])
+    for part, key in (("streams", "name"), ("predicates", "left")):
+        by_name = {entry[key]: entry for entry in changes.get(part, [])}
+        query[part] = [{**entry, **by_name.get(entry[key], {})} for entry in query[part]]
+    rest = {key: value for key, value in changes.items() if key not in ("streams", "predicates")}
+    return {**body, **rest, "query": query}
+
+
 ANSWERS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "plan": _plan,
     "frontier": _frontier,
+    "replan": _replan,
     "allocation": _allocation,
     "cover": _cover,
     "caches": _caches,

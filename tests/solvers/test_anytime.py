@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -11,13 +10,18 @@ from hypothesis import strategies as st
 
 from models.plan import Proof, Termination
 from models.request import Costs, Objective, Options, Query
+from solvers.common import deadline as deadlines
 from solvers.common.deadline import Deadline
+from solvers.jtree import anytime as anytime_module
+from solvers.jtree import shape as shapes
 from solvers.jtree.anytime import WHOLE, anytime
 from solvers.jtree.choice import objective_value
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.regions import solve_region
-from solvers.jtree.search import Problem
+from solvers.jtree.search import Problem, Search
 from solvers.jtree.shape import draft_of, tree_of
+from solvers.jtree.state_removal import state_removal
+from solvers.jtree.state_selection import state_selection
 from solvers.jtree.two_layer import two_layer
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits, join_graph
@@ -25,6 +29,7 @@ from solvers.model.point import Caps, point_of
 from solvers.model.tree import joins, leaf_mask
 from tests.graphs import SHAPES, queries
 from tests.solvers.brute_force import best_within, every_plan, frontier
+from tests.solvers.clocks import Looks
 from tests.solvers.search_models import keyed_model, mixed_model, paper3_model
 
 ROUNDED = 1.0 + 1e-9
@@ -149,14 +154,52 @@ def test_large_graphs_have_a_plan_and_a_bound_below_it(n: int, shape: str) -> No
 
 
 @pytest.mark.parametrize("n", [60, 100])
-def test_large_graphs_end_in_time_and_are_not_worse_than_two_layer(n: int) -> None:
-    """Measured in time of this process, so that other work on the machine does not count."""
+def test_large_graphs_come_to_an_end_and_are_not_worse_than_two_layer(n: int) -> None:
+    """With time enough, so that a busy machine does not decide; how well time limits are kept is for `tests.bench.bench_deadlines` to say."""
     problem = Problem(keyed_model(7, n))
-    anytime(Problem(keyed_model(7, 30)), Deadline.after(1.0))  # compiles
-    before = time.process_time()
-    found = anytime(problem, Deadline.after(1.0))
-    assert time.process_time() - before <= 1.2
-    assert found.best.cpu <= two_layer(problem, Deadline.after(1.0)).best.cpu * ROUNDED
+    found, other = anytime(problem, Deadline.after(300.0)), two_layer(problem, Deadline.after(300.0))
+    assert found.termination is other.termination is Termination.COMPLETE
+    assert found.best.cpu <= other.best.cpu * ROUNDED
+
+
+@pytest.mark.parametrize("looks", [60, 100, 300, 1000])
+@pytest.mark.parametrize(("n", "shape"), [(60, "random"), (100, "random"), (60, "star"), (60, "chain")])
+def test_a_search_that_is_cut_is_not_worse_than_two_layer_in_the_same_time(n: int, shape: str, looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem(keyed_model(7, n, shape))
+    monkeypatch.setattr(deadlines, "time", Looks())
+    monkeypatch.setattr(shapes, "time", Looks())
+    found = anytime(problem, Deadline.after(looks))
+    assert found.best.cpu <= two_layer(problem, Deadline.after(looks)).best.cpu * ROUNDED
+
+
+def test_what_was_improved_until_the_time_limit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan with one probe more than its start is not given up because the time that was kept for writing is that of the start."""
+    problem = Problem(keyed_model(7, 60))
+    monkeypatch.setattr(deadlines, "time", Looks())
+    monkeypatch.setattr(shapes, "time", Looks())
+    found, start = anytime(problem, Deadline.after(300)), two_layer(problem, Deadline.after(300))
+    assert found.termination is Termination.TIME_LIMIT
+    assert found.best.cpu < start.best.cpu * 0.99
+
+
+@pytest.mark.parametrize("search", [two_layer, state_selection, state_removal])
+@pytest.mark.parametrize("objective", list(Objective))
+@pytest.mark.parametrize("seed", range(3))
+def test_under_both_caps_it_is_not_worse_than_any_walk(search: Search, objective: Objective, seed: int) -> None:
+    """A walk ends at its first plan within both caps; its later ones are better starts."""
+    model = keyed_model(seed, 24)
+    caps = Caps(two_layer(Problem(model), soon()).best.cpu * 3, model.leaves_bytes() * 3)
+    problem = Problem(model, caps, objective)
+    found, start = (objective_value(problem, walked(problem, soon()).best) for walked in (anytime, search))
+    assert found >= start / ROUNDED if objective is Objective.MAX_HEADROOM else found <= start * ROUNDED
+
+
+def test_the_starts_under_loose_caps_are_those_without_caps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(anytime_module._Search, "improved", lambda _, shape, *__: shape)
+    model = keyed_model(7, 60)
+    free = anytime(Problem(model), soon()).best
+    loose = anytime(Problem(model, Caps(free.cpu * 100, free.memory_bytes * 100)), soon()).best
+    assert loose.cpu <= free.cpu * ROUNDED
 
 
 def test_a_hundred_streams_in_papers_setting_are_within_a_per_cent_of_the_bound() -> None:

@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from models.plan import Plan, Termination
-from models.request import Method, Options, PlanRequest, Resources
+from models.request import Method, Objective, Options, PlanRequest, Resources
+from solvers import planner
 from solvers.allocation import in_plans as allocation
+from solvers.caches import claims
+from solvers.caches.candidates import CacheCandidate, Pipelines, prefix_candidates, program_of
+from solvers.caches.global_caches import global_candidates
+from solvers.caches.select import branch_and_bound as selection
+from solvers.caches.select.program import cheapest_cover
+from solvers.common import deadline as deadlines
 from solvers.common.deadline import Deadline
 from solvers.frontier import frontier
-from solvers.jtree import lower_bound
+from solvers.jtree import bjtree, component, lower_bound
+from solvers.jtree import shape as shapes
+from solvers.jtree.compiled import binary_tree as compiled
+from solvers.jtree.compiled.ledger import Ledger
+from solvers.jtree.compiled.seeds import seeds
+from solvers.jtree.mjoin import mjoin
+from solvers.jtree.parts import affordable_sets
+from solvers.jtree.search import Found, Problem
+from solvers.jtree.table_sizes import HASTY_SETS, MAX_SETS
+from solvers.jtree.warm import warm
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
-from solvers.planner import plan
+from solvers.model.point import Caps
+from solvers.model.probe_order import orders_by_unions
+from solvers.model.tree import Tree, probes_of
+from solvers.planner import plan, problem_of
 from tests.graphs import random_graph
+from tests.solvers.clocks import Looks
 
 STREAMS = 120
 NO_TIME = 1e-3
@@ -42,6 +68,7 @@ def test_without_time_the_plan_is_one_that_is_quick_to_write(shape: str, method:
 
 
 def test_with_time_enough_the_wide_plan_of_a_star_is_found() -> None:
+    warm()  # compiling would take more than all of the time
     assert probes(plan(asked("star", Method.ANYTIME, time_limit=6.0))) > 4 * STREAMS
 
 
@@ -82,3 +109,130 @@ def test_a_frontier_without_time_has_its_ends() -> None:
     cut = frontier(PlanRequest(query=query, options=Options(time_limit=NO_TIME)))
     assert cut.termination is Termination.TIME_LIMIT
     assert 1 <= len(cut.points) < len(whole.points)
+
+
+def test_budgets_of_work_follow_from_the_time_granted_whatever_is_left_of_it() -> None:
+    """On a busy machine much of the time may be gone before a search begins: its tables are no smaller for that."""
+    nearly_over = replace(Deadline.after(10.0), at=time.monotonic() + 0.5)
+    assert affordable_sets(nearly_over) == affordable_sets(Deadline.after(10.0)) == MAX_SETS
+    assert affordable_sets(nearly_over.share(0.1)) == affordable_sets(Deadline.after(1.0)) == HASTY_SETS
+    assert nearly_over.share(0.1).granted == 1.0
+    assert nearly_over.share(0.1).remaining() <= 0.05
+
+
+def test_the_pairs_of_a_binary_tree_are_those_that_the_time_granted_affords(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_for = []
+    found = compiled.best_binary_tree
+
+    def noted(model: CostModel, component: int, most: int, by_memory: bool, sets: int) -> Tree | None:
+        asked_for.append((most, sets))
+        return found(model, component, most, by_memory, sets)
+
+    monkeypatch.setattr(compiled, "best_binary_tree", noted)
+    query = random_graph(random.Random(3), 9, "clique", windows=(1.0,), log_selectivity=(-2.0, -1.0))
+    model = CostModel(join_graph(query), PlanRequest(query=query).costs)
+    for deadline in (Deadline.after(10.0), replace(Deadline.after(10.0), at=time.monotonic() + 5.0), Deadline.after(1.0), Deadline(0.0)):
+        bjtree.best_binary_tree(model, model.graph.all, deadline)
+    most, _, less = (entry[1:] for entry in bjtree.AFFORDABLE)
+    assert asked_for == [most, most, less, bjtree.LEAST_AFFORDABLE[1:]]
+
+
+def wide_join(n: int = 40) -> tuple[Problem, Pipelines]:
+    """One join of a chain, which has as many candidates for caches as any."""
+    problem = problem_of(PlanRequest(query=random_graph(random.Random(6), n, "chain", windows=(10.0, 60.0), log_selectivity=(-3.5, -2.0))))
+    tree = mjoin(problem, Deadline.after(60)).best.tree
+    return problem, Pipelines.of(problem.model.price(tree).joins[-1])
+
+
+@pytest.mark.parametrize("generate", [prefix_candidates, global_candidates])
+def test_no_cache_is_thought_of_when_time_is_over(generate: Callable[..., list[CacheCandidate]]) -> None:
+    problem, pipelines = wide_join()
+    assert len(generate(problem.model, problem.attributes, pipelines)) > 500
+    assert generate(problem.model, problem.attributes, pipelines, Deadline(0.0)) == []
+
+
+def test_caches_are_weighed_until_the_deadline_and_what_is_known_by_then_is_honest(monkeypatch: pytest.MonkeyPatch) -> None:
+    covered = 0
+
+    def counted(*rest: Any) -> Any:
+        nonlocal covered
+        covered += 1
+        return cheapest_cover(*rest)
+
+    monkeypatch.setattr(selection, "cheapest_cover", counted)
+    problem, pipelines = wide_join(24)
+    program, _ = program_of(pipelines, prefix_candidates(problem.model, problem.attributes, pipelines), 1e6)
+    whole = selection.branch_and_bound(program, Deadline.after(60), 100)
+    with_time, covered = covered, 0
+    monkeypatch.setattr(deadlines, "time", Looks())
+    cut = selection.branch_and_bound(program, Deadline(4.0), 100)
+    assert covered <= 3 * len(program.operator_costs) < with_time
+    assert not cut.optimal and cut.bound is not None and cut.bound <= whole.cost * (1 + 1e-9) <= cut.cost * (1 + 2e-9)
+
+
+def test_first_plans_of_an_exact_search_are_looked_for_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = threading.Event()
+
+    def waiting(sets: Any, prices: Any, binary: Any, expansions: int, stop: Any) -> Any:
+        patience = time.monotonic() + 60
+        while not stop[0] and time.monotonic() < patience:
+            time.sleep(0.001)
+        if stop[0]:
+            told.set()
+        return seeds(sets, prices, binary, expansions, stop)
+
+    monkeypatch.setattr(component, "seeds", waiting)
+    query = random_graph(random.Random(4), 20, "chain", windows=(10.0,))
+    made = plan(PlanRequest(query=query, options=Options(method=Method.EXACT, time_limit=0.05)))
+    assert told.is_set() and made.termination is Termination.TIME_LIMIT
+
+
+def test_orders_are_not_refined_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def looked(*_: object) -> None:
+        raise AssertionError("orders were looked for")
+
+    monkeypatch.setattr(shapes, "best_orders", looked)
+    problem = problem_of(PlanRequest(query=random_graph(random.Random(6), 20, "star", windows=(10.0,), log_selectivity=(-3.5, -2.0))))
+    ledger = Ledger(problem.model)
+    wide = [shapes.draft_of(ledger, shapes.mjoin_shape(ledger))]
+    with pytest.raises(AssertionError, match="orders were looked for"):
+        shapes.priced(problem, ledger, wide, Deadline.after(60))
+    assert len(shapes.priced(problem, ledger, wide, Deadline(0.0))) == 1
+
+
+def test_unions_are_not_listed_when_time_is_over() -> None:
+    problem, pipelines = wide_join()
+    assert orders_by_unions(problem.model, pipelines.join.blocks) is not None
+    assert orders_by_unions(problem.model, pipelines.join.blocks, Deadline(0.0)) is None
+
+
+def test_caches_leave_the_time_that_it_takes_to_write_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[Deadline, int]] = []
+
+    def seen(_: Problem, found: Found, until: Deadline) -> None:
+        given.append((until, probes_of(found.best.tree)))
+
+    monkeypatch.setattr(planner, "caches_in_plans", seen)
+    monkeypatch.setattr(deadlines, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    plan(asked("star", Method.MJOIN, time_limit=30.0))
+    ((until, probed),) = given
+    assert probed == STREAMS * (STREAMS - 1)
+    assert until.at == pytest.approx(30.0 - probed * deadlines.SECONDS_PER_PROBE)
+
+
+def test_the_bound_of_headroom_with_caches_is_narrowed_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_for = 0
+    least = claims.least_cpu
+
+    def counted(model: CostModel) -> float:
+        nonlocal asked_for
+        asked_for += 1
+        return least(model)
+
+    monkeypatch.setattr(claims, "least_cpu", counted)
+    problem, _ = wide_join(8)
+    problem = replace(problem, caps=Caps(cpu=10.0), objective=Objective.MAX_HEADROOM)
+    narrow = claims._bound(problem, 0.0, Deadline.after(60))
+    with_time, asked_for = asked_for, 0
+    assert claims._bound(problem, 0.0, Deadline(0.0)) >= narrow
+    assert asked_for < with_time

@@ -13,15 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 from hypothesis import strategies as st
 
 from models.plan import Plan
 from models.request import Query
 from spark_adapter.stem.operator import Outcome, evict, work_off
-from spark_adapter.stem.program import Program, program_of
+from spark_adapter.stem.program import Program, Stream, program_of
+from spark_adapter.stem.relayout import emptied, filled, placed
 from spark_adapter.stem.shares import Grid, choose_grid
 from spark_adapter.stem.shelf import Shelf
+from spark_adapter.stem.silence import Heard
 from tests.spark_adapter.plans import Shape, make_plan
 
 __all__ = [
@@ -91,6 +94,8 @@ class Cells:
     parallelism: int = 1
     delays: Mapping[str, int] | None = None
     """Milliseconds by which watermarks trail the streams, for those who know."""
+    idle_after: Mapping[str, int] | None = None
+    """Milliseconds after which nobody waits for a silent stream, where there are such streams."""
     runs: int = 0
     outcomes: list[Outcome] = field(default_factory=list)
     slices: list[int] = field(default_factory=list)
@@ -107,43 +112,51 @@ class Cells:
         """Go on with another plan over the same states."""
         self.plan = plan
         self.runs += 1
-        self.program = program_of(plan, {stream.name: 1 for stream in plan.query.streams}, self.delays, f"run {self.runs}")
+        self.program = program_of(plan, {stream.name: 1 for stream in plan.query.streams}, self.delays, f"run {self.runs}", self.idle_after)
 
-    def work_off(self, batch: Batch, watermark: int) -> Counter[tuple[int, ...]]:
+    def work_off(self, batch: Batch, watermark: int, now: int = 0) -> Counter[tuple[int, ...]]:
+        """The results of a batch; where streams may be idle, `now` is its time in milliseconds."""
         found: Counter[tuple[int, ...]] = Counter()
+        frames = {stream.name: self._frame(stream, batch[stream.name]) for stream in self.program.streams if batch.get(stream.name)}
+        places = {name: placed(frame, name, self.grid) for name, frame in frames.items()}
+        heard = Heard(now, {name: max(row["ts"] for row in batch[name]) for name in frames}) if self.program.listening else None
         for cell in range(self.grid.cells):
-            arrivals = self._sent(batch, cell)
+            arrivals = {}
+            for name, frame in frames.items():
+                comes = np.isin(cell - places[name], self.grid.offsets(name))
+                if comes.any():
+                    arrivals[name] = frame.filter(pl.Series(comes))
             store = self.stores.setdefault(cell, Memory())
-            if not arrivals:
+            if not arrivals and not (heard and frames):
                 self.outcomes.append(evict(self.program, self.grid, cell, store, watermark))
                 continue
-            results, outcome = drained(work_off(self.program, self.grid, cell, store, arrivals, watermark))
+            results, outcome = drained(work_off(self.program, self.grid, cell, store, arrivals, watermark, heard if frames else None))
             self.outcomes.append(outcome)
             self.slices += [frame.height for frame in results]
             for frame in results:
                 found.update(frame.iter_rows())
         return found
 
-    def _sent(self, batch: Batch, cell: int) -> dict[str, pl.DataFrame]:
-        """The rows that come to a cell."""
-        sent = {}
-        for stream in self.program.streams:
-            rows = [row for row in batch.get(stream.name, ()) if self._comes(stream.name, row, cell)]
-            if rows:
-                columns: dict[str, list[int]] = {"ts": [row["ts"] for row in rows], "h": [_hash(stream.name, sorted(row.items())) for row in rows]}
-                columns |= {side: [row[side.split(".")[1]] for row in rows] for side in stream.attributes}
-                columns[f"{stream.name}/0"] = [row["id"] for row in rows]
-                sent[stream.name] = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64))
-        return sent
+    def _frame(self, stream: Stream, rows: Sequence[Arrival]) -> pl.DataFrame:
+        columns: dict[str, list[int]] = {"ts": [row["ts"] for row in rows], "h": [_hash(stream.name, sorted(row.items())) for row in rows]}
+        columns |= {side: [row[side.split(".")[1]] for row in rows] for side in stream.attributes}
+        columns[f"{stream.name}/0"] = [row["id"] for row in rows]
+        return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64))
 
-    def _comes(self, stream: str, row: Arrival, cell: int) -> bool:
-        for dimension, stride in zip(self.grid.dimensions, self.grid.strides, strict=True):
-            if stream in dimension.attributes:
-                attribute = dimension.attributes[stream]
-                value = _hash(row[attribute]) if attribute else _hash(stream, sorted(row.items()))
-                if value % dimension.share != cell // stride % dimension.share:
-                    return False
-        return True
+    def rescale(self, parallelism: int) -> None:
+        """Lay the states out for another number of cells, on workers that have no copies; caches and subresults are made anew."""
+        old, self.grid = self.grid, choose_grid(self.plan.query, parallelism)
+        moved = [
+            part
+            for cell, store in sorted(self.stores.items())
+            for key, value in sorted(store.content.items())
+            for part in emptied(cell, key, value, old, self.grid)
+        ]
+        self.stores = {}
+        windows = {stream.name: stream.window for stream in self.program.streams}
+        for cell, key, value in filled(sorted(moved, key=lambda part: (part.cell, part.stream, part.death)), windows):
+            self.stores.setdefault(cell, Memory()).put(key, value)
+        self.use(self.plan)
 
 
 def by_definition(query: Query, batches: Sequence[tuple[Batch, int]]) -> Counter[tuple[int, ...]]:

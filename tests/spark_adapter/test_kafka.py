@@ -36,7 +36,7 @@ def bindings_of(folder: Path, address: str, source: str = "kafka_in_python") -> 
     for stream in QUERY.streams:
         options = {"kafka.bootstrap.servers": address, "subscribe": f"topic-{stream.name}", "startingOffsets": "earliest"}
         streams[stream.name] = {
-            "source": {"format": source, "options": options | {"maxOffsetsPerTrigger": "120"}},
+            "source": {"format": source, "options": options | {"maxOffsetsPerTrigger": "60"}},
             "event_time": field("ts", "TIMESTAMP"),
             "watermark": "20 seconds",
             "columns": {name: field(name, "BIGINT") for name in "xy" if f"{stream.name}.{name}" in "a.x b.x b.y c.y"},

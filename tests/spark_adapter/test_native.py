@@ -61,7 +61,7 @@ def test_state_is_evicted_when_the_watermark_passes(spark: SparkSession, tmp_pat
 def test_a_multi_way_join_is_refused_by_name() -> None:
     query = make_query({"a": 1, "b": 1, "c": 1}, ["a.x = b.x", "b.x = c.x"])
     with pytest.raises(EngineError, match=r"/operators/0: join-1 is an mjoin of a, b, c; engine native joins two inputs at a time"):
-        check_native(make_plan(query, ["a", "b", "c"]))
+        check_native(make_plan(query, ["a", "b", "c"]), bindings_of(Path("nowhere"), dict.fromkeys("abc", SCHEMA)))
 
 
 def test_a_row_window_is_refused_by_name() -> None:
@@ -69,4 +69,4 @@ def test_a_row_window_is_refused_by_name() -> None:
     document = query.model_dump(mode="json")
     document["streams"][1]["window"] = {"rows": 100}
     with pytest.raises(EngineError, match=r"/query/streams/1/window: b has a window of 100 rows"):
-        check_native(make_plan(Query.model_validate(document), ["a", "b"]))
+        check_native(make_plan(Query.model_validate(document), ["a", "b"]), bindings_of(Path("nowhere"), dict.fromkeys("ab", SCHEMA)))

@@ -28,12 +28,12 @@ REPORT: dict[str, Any] = {
 
 
 def test_a_tick_adds_up_what_spark_reports() -> None:
-    assert tick_of(REPORT) == Tick(4, 7500, 8741, 3, 38847, 6680874, 150.0, 2.5)
+    assert tick_of(REPORT) == Tick(8741, 3, 38847, batch=4, rows_in=7500, state_bytes=6680874, lag=150.0, seconds=2.5)
 
 
 def test_an_engine_that_measures_itself_is_believed() -> None:
     tick = tick_of(REPORT, Measured(100, 1, 50, 7, 8, 500, 1000), Measured(120, 3, 60, 9, 12, 600, 900))
-    assert (tick.rows_out, tick.late, tick.state_rows) == (20, 2, 60)
+    assert (tick.results, tick.late, tick.state_rows) == (20, 2, 60)
     assert (tick.shed_rows, tick.shed_probes) == (2, 4)
     assert (tick.state_bytes, tick.disk_bytes, tick.memory_bytes) == (6680874, 600, 900)
 
@@ -76,8 +76,19 @@ def test_a_stream_that_stalls_is_named() -> None:
     assert held_by({"stream": "b", "seconds": None}) == "b, no row yet"
 
 
+def test_a_stream_that_is_passed_over_is_named_and_its_late_rows_are_told_apart() -> None:
+    """The lag is that to the watermark that holds, which is ahead of Spark's."""
+    now = Measured(8741, 3, 60, idle_late=5, idle=("b",), watermark=1767226329_500_000)
+    tick = tick_of(REPORT, Measured(0, 0, 0, idle_late=1), now)
+    assert "| watermark 20.0 s behind | not waiting for b | 2.5 s | 3 late | 4 late after silence" in line(tick)
+    assert summary([tick], 1.0, 1024.0)[1].endswith("3 late and dropped, 4 more because their stream had been silent")
+
+
 def test_a_summary_has_totals_and_peaks() -> None:
-    ticks = [Tick(0, 100, 10, 1, 70, 2048, None, 1.0), Tick(1, 300, 20, 0, 50, 4096, 2.0, 1.0)]
+    ticks = [
+        Tick(10, 1, 70, batch=0, rows_in=100, state_bytes=2048, lag=None, seconds=1.0),
+        Tick(20, 0, 50, batch=1, rows_in=300, state_bytes=4096, lag=2.0, seconds=1.0),
+    ]
     assert summary(ticks, 4.0, 1024.0) == [
         "2 batches in 4.0 s",
         "in     400 rows, 100 a second; 1 late and dropped",
@@ -97,7 +108,7 @@ def test_on_a_terminal_a_line_takes_the_place_of_the_one_before() -> None:
     out = Terminal()
     reporter = Reporter(out)
     reporter.add(tick_of(REPORT))
-    reporter.add(Tick(5, 0, 0, 0, 0, 0, None, 0.1))
+    reporter.add(Tick(0, 0, 0, batch=5, rows_in=0, state_bytes=0, lag=None, seconds=0.1))
     first, second = out.getvalue().split("\r")[1:]
     assert len(second) == len(first)
     reporter.finish(1.0, 0.0)

@@ -53,6 +53,12 @@ def test_what_was_not_measured_stays() -> None:
     assert (request.resources, request.costs, request.objective) == (PLAN.resources, PLAN.costs, PLAN.objective)
 
 
+def test_measured_skew_is_the_streams_own() -> None:
+    request = measured_request(PLAN, MEASURED | {"skew": {"a.x": 0.25, "b.y": 0.5}})
+    assert {stream.name: stream.skew for stream in request.query.streams} == {"a": {"x": 0.25}, "b": {"y": 0.5}, "c": {}}
+    assert "skew" not in request.model_dump(mode="json")["query"]["streams"][2]
+
+
 def test_only_sets_that_more_than_one_predicate_decides_are_observed() -> None:
     observed = measured_request(PLAN, MEASURED).query.observed
     assert [(entry.streams, entry.selectivity) for entry in observed] == [(["a", "b", "c"], 0.01)]

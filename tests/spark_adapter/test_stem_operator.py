@@ -333,6 +333,25 @@ def test_late_rows_are_dropped_and_counted_once_whatever_the_copies() -> None:
         assert sum(late) == 12
 
 
+@pytest.mark.parametrize("parallelism", [1, 4])
+def test_the_share_of_a_frequent_value_is_measured_and_chance_is_no_skew(parallelism: int) -> None:
+    """Three of ten rows of r have one value of x; all else is uniform over 200 values."""
+    batches = [
+        (
+            {name: [dict(row, x=7 if name == "r" and k % 10 < 3 else row["x"]) for k, row in enumerate(rows)] for name, rows in batch.items()},
+            watermark,
+        )
+        for batch, watermark in steady(CHAIN, seconds=30, per_second=40, values=200)
+    ]
+    cells, _ = run(make_plan(CHAIN, ["r", "s", "t"]), batches, parallelism)
+    measured = Measured(cells.program)
+    for outcome in cells.outcomes:
+        measured.add([outcome.statistics])
+    skew = measured.summary()["measured"]["skew"]
+    assert skew["r.x"] == pytest.approx(0.3, abs=0.02)
+    assert all(share < 0.03 for attribute, share in skew.items() if attribute != "r.x")
+
+
 @pytest.mark.parametrize(("shape", "parallelism"), [(["r", "s", "t"], 1), (["r", "s", "t"], 4), ([["r", "s"], "t"], 1)])
 def test_measured_rates_and_selectivities_are_those_of_the_data(shape: list[object], parallelism: int) -> None:
     plan = make_plan(CHAIN, shape)  # type: ignore[arg-type]

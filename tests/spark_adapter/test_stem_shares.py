@@ -96,6 +96,20 @@ def test_an_attribute_has_no_more_coordinates_than_its_values_can_fill() -> None
     assert shared == [64]
 
 
+def test_a_skewed_attribute_gets_fewer_coordinates_where_copies_are_cheaper() -> None:
+    """In 16 cells by x, one gets all rows of a with its frequent value, 0.9 of them, and 1/16 of b: 15.4 times an even share of one stream.
+
+    In four by x, each divided by four among rows of a, the fullest gets 0.9/4 of a and 1/4 of b: half as much.
+    """
+    for skew, expected in ((None, 16), (0.05, 16), (0.9, 4)):
+        known = {"skew": {"x": skew}} if skew else {}
+        streams = [{"name": "a", "rate": 1.0, "window": {"seconds": 10}, **known}, {"name": "b", "rate": 1.0, "window": {"seconds": 10}}]
+        query = Query.model_validate({"streams": streams, "predicates": [{"left": "a.x", "right": "b.x", "selectivity": 0.1}]})
+        grid = choose_grid(query, 16)
+        assert grid.cells == 16
+        assert [dimension.share for dimension in grid.dimensions if set(dimension.attributes) == {"a", "b"}] == [expected]
+
+
 def test_windows_counted_in_rows_stay_in_one_cell() -> None:
     query = Query.model_validate({"streams": [{"name": "a", "rate": 1, "window": {"rows": 5}}, {"name": "b", "rate": 1, "window": {"seconds": 1}}]})
     assert choose_grid(query, 8).cells == 1

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -163,6 +166,19 @@ def test_copies_that_vanish_between_batches_are_fetched_again() -> None:
         cells.stores[0].shelf = shelf.Shelf(cells.stores[0].shelf.folder)
     assert found == expected
     assert sum(outcome.statistics["traffic"]["fetched"] for outcome in cells.outcomes) > 0
+
+
+def test_the_shelf_of_a_cell_that_has_moved_away_goes_and_that_of_one_that_waits_as_we_do_stays(tmp_path: Path) -> None:
+    """Whoever worked when we last did is still here, though that may be hours ago; whoever did not for long before is elsewhere."""
+    ours, beside, gone = (tmp_path / name for name in ("0", "1", "2"))
+    for folder in (ours, beside, gone):
+        folder.mkdir()
+    hours_ago = time.time() - 20_000
+    os.utime(ours, (hours_ago, hours_ago))
+    os.utime(beside, (hours_ago - 5, hours_ago - 5))
+    os.utime(gone, (hours_ago - 2 * shelf.ABANDONED, hours_ago - 2 * shelf.ABANDONED))
+    shelf.Shelf(ours).tidy(())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
 
 
 def run(plan: Plan, batches: list[tuple[Batch, int]]) -> Results:

@@ -3,6 +3,8 @@
 //
 // The plan is re-priced at values around the present one, and the service is asked for the best plan at each of them.
 // Where this plan stops being as good as the best between two values, the place is found by halving the span between them.
+// A search that was cut off may have missed a better plan, so it says nothing where it found none: the span is then not made smaller, and what
+// is shown is the span.
 // Plans are told apart by what they cost, not by their structure: many probe orders cost the same, and which of those the
 // search returns may differ from one value to the next.
 
@@ -17,7 +19,7 @@ const MOST_PREDICATES = 500; // to choose from: a clique of 200 streams has 19,9
 const VALUES = 25; // from the least to the most; small graphs answer all of them within half a second
 const REACH = 10; // times less and more than the present value
 const FAR_REACH = 1000; // and up to this, where the plan leaves its caps only there
-const HALVINGS = 12; // of a step to a fifth more: the place to within 0.01 %
+const EXACT = 1.0001; // a span as small as this is shown as one place; halving a step to a fifth more takes eleven times to get there
 const SAME = 1e-9; // share by which two sums of the same terms may differ
 const BUDGET = 8000; // ms for a scan; large graphs get fewer values, and places less exact
 const SHOW = 250; // ms between drawings of a scan that takes longer
@@ -102,7 +104,8 @@ async function sample(job, value, signal) {
   const request = at(job.request, job.pointer, value);
   try {
     const [mine, best] = [await post("v1/estimates", { ...request, operators: job.plan.operators }, signal), await post("v1/plans", request, signal)];
-    return { value, mine, best, beaten: beaten(mine, best) };
+    const worse = beaten(mine, best);
+    return { value, mine, best, beaten: worse, known: worse || best.termination === "complete" };
   } catch (failure) {
     if (signal.aborted) throw failure;
     return null;
@@ -171,21 +174,24 @@ async function run(signal, findings, charts) {
 
 const sorted = (job) => job.points.sort((a, b) => a.value - b.value);
 
-/** The nearest places, above and below the present value, from which on another plan is better. */
+/** The nearest places, above and below the present value, from which on another plan is better: `value` is one of them, up to `inside` none is. */
 async function findSwitches(job, signal) {
   for (const side of [job.points.filter((point) => point.value >= job.now), job.points.filter((point) => point.value <= job.now).reverse()]) {
     const index = side.findIndex((point) => point.beaten);
     if (index < 1) continue;
-    let [inside, outside] = [side[index - 1].value, side[index]];
-    for (let i = 0; i < HALVINGS && performance.now() < job.end; i += 1) {
+    const unknown = side.findIndex((point) => !point.known);
+    let [inside, outside] = [side[unknown >= 0 && unknown < index ? Math.max(0, unknown - 1) : index - 1].value, side[index]];
+    while (!near(inside, outside.value) && performance.now() < job.end) {
       const middle = await sample(job, Math.sqrt(inside * outside.value), signal);
-      if (middle === null) break;
+      if (!middle?.known) break;
       if (middle.beaten) outside = middle;
       else inside = middle.value;
     }
-    job.switches.push({ value: outside.value, point: outside, up: outside.value > job.now });
+    job.switches.push({ value: outside.value, inside, point: outside, up: outside.value > job.now });
   }
 }
+
+const near = (a, b) => Math.max(a / b, b / a) <= EXACT;
 
 // The findings
 
@@ -209,7 +215,10 @@ function report(findings) {
   const here = points.find((point) => point.value === now);
   const lines = [...limits(), ...switches.map(switched)];
   if (here?.beaten) lines.push(h("p", {}, "At the present value another plan is best: ", h("code", {}, expressionOf(here.best)), "."));
-  else if (!switches.length) lines.push(h("p", { class: "note" }, "Over this span, where this plan fits, none is better."));
+  else if (!switches.length) {
+    const proven = points.every((point) => point.known && point.best.proof === "optimal");
+    lines.push(h("p", { class: "note" }, `Over this span, where this plan fits, ${proven ? "none is better" : "none that was found is better"}.`));
+  }
   if (cached) lines.push(h("p", { class: "note" }, "All this is without caches."));
   findings.replaceChildren(...lines);
 }
@@ -230,20 +239,27 @@ function limits() {
     interval.low > 0 ? ` It needs at least ${words.amount(interval.low)}.` : "",
   );
   if (!beyond) return [limit];
-  if (!beyond.best.qualified) return [limit, h("p", { id: "beyond" }, "From there on no plan fits.")];
+  const sure = beyond.best.proof === "optimal";
+  if (!beyond.best.qualified) return [limit, h("p", { id: "beyond" }, `From there on no plan ${sure ? "fits" : "that was found fits"}.`)];
   const { cost } = beyond.best;
   const uses = `, ${words.cpu(cost.cpu)} CPU, ${words.bytes(cost.memory_bytes)}. `;
-  return [limit, h("p", { id: "beyond" }, "From there on the best plan is ", h("code", {}, expressionOf(beyond.best)), uses, looker(beyond))];
+  return [limit, h("p", { id: "beyond" }, `From there on the best plan ${found(beyond.best)}is `, h("code", {}, expressionOf(beyond.best)), uses, looker(beyond))];
 }
 
-function switched({ value, point, up }) {
+/** What is said of a plan that is not proven to be the best. */
+const found = (plan) => (plan.proof === "optimal" ? "" : "that was found ");
+
+function switched({ value, inside, point, up }) {
   const other = expressionOf(point.best);
+  const from = near(inside, value) ? `${up ? "From" : "Down from"} ${scan.label} = ` : `Between ${scan.label} = ${words.amount(inside)} and `;
+  const on_ = near(inside, value) ? (up ? " on" : "") : ` another plan becomes the best one: ${up ? "from" : "down from"} there`;
   return h(
     "p",
-    { class: "switch", "data-value": value },
-    `${up ? "From" : "Down from"} ${scan.label} = `,
+    { class: "switch", "data-value": value, "data-inside": inside },
+    from,
     h("strong", {}, words.amount(value)),
-    `${up ? " on" : ""} the best plan is `,
+    on_,
+    ` the best plan ${found(point.best)}is `,
     h("code", {}, other),
     `${other === expressionOf(scan.plan) ? " with other probes" : ""}. `,
     looker(point),

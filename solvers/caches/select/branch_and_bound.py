@@ -40,8 +40,8 @@ class _Node:
 
 
 class _Search:
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, program: Program, deadline: Deadline) -> None:
+        self.program, self.deadline = program, deadline
         self.capped = math.isfinite(program.memory_bytes)
         self.usable = frozenset(program.useful)
         self.members = {g: tuple(i for i in group if i in self.usable) for g, group in enumerate(program.members)}
@@ -53,11 +53,7 @@ class _Search:
     def offer(self, choice: Choice) -> None:
         """A choice that covers nothing twice, made feasible and kept if it is the best so far."""
         if not self.program.feasible(choice):
-            kept: list[int] = []
-            for i in choice:
-                if self.program.compatible((*kept, i)):
-                    kept.append(i)
-            choice = evict(self.program, tuple(kept))
+            choice = evict(self.program, self.program.compatible_part(choice))
         found = (self.program.cost(choice), len(choice), choice)
         if found[0] < self.best[0] - self.slack or (found[0] <= self.best[0] + self.slack and found[1:] < self.best[1:]):
             self.best = found
@@ -70,7 +66,7 @@ class _Search:
         self.offer(choice)
         program = self.program
         opened = {program.candidates[i].group for i in choice}
-        while opened:
+        while opened and not self.deadline.expired():
             charge = [
                 program.candidates[i].proc if i in self.usable and program.candidates[i].group in opened else math.inf
                 for i in range(len(program.candidates))
@@ -99,7 +95,7 @@ class _Search:
 
 def branch_and_bound(program: Program, deadline: Deadline, max_nodes: int = MAX_NODES) -> Selection:
     """The optimum, or the best choice found with its bound."""
-    search = _Search(program)
+    search = _Search(program, deadline)
     if not search.members:
         cost = program.cost(())
         return Selection((), cost, cost, True)
@@ -109,7 +105,7 @@ def branch_and_bound(program: Program, deadline: Deadline, max_nodes: int = MAX_
     waiting: list[tuple[float, int, _Node, dict[int, float], dict[int, float], float]] = [
         (-math.inf, 0, _Node({}, frozenset()), shares, weights, 0.0)
     ]
-    while waiting and count < max_nodes and not (count % 16 == 15 and deadline.expired()):
+    while waiting and count < max_nodes and not deadline.expired():
         bound, _, node, shares, weights, price = heapq.heappop(waiting)
         if bound >= search.best[0] - search.slack:
             waiting = []
@@ -153,6 +149,8 @@ def _bound(
     previous: list[tuple[tuple[float, ...], Trail]] = [((), (0.0, ()))] * len(program.operator_costs)
     scale = 1.0
     for step in range(steps):
+        if step and search.deadline.expired():
+            break
         charge = [candidates[i].proc if ok else math.inf for i, ok in enumerate(allowed)]
         for group in undecided.values():
             for i in group:

@@ -24,7 +24,7 @@ from solvers.common.deadline import Deadline
 __all__ = ["cp_sat", "exact"]
 
 RESOLUTION = 1 << 46  # steps of cost: fine enough for doubles, and sums of thousands of them fit 64 bits
-MEMORY_RESOLUTION = 1 << 40
+MEMORY_RESOLUTION = 1 << 40  # steps of the memory cap: a byte of a terabyte, and sums fit 64 bits
 LARGEST_SCALE = 1e300  # costs below 1e-286 are as good as none
 SMALL = 60  # candidates up to which branch and bound is as fast as CP-SAT
 RETRIES = 20  # choices that rounding let through and their bytes did not

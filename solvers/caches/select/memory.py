@@ -56,7 +56,7 @@ def _by_priority(program: Program, choice: Choice) -> list[Choice]:
 def priority_allocation(program: Program, choice: Choice) -> Allotment:
     """Serve the chosen caches by priority until the memory is used up."""
     free, shares = program.memory_bytes, {}
-    # Operator by operator, because what a cache replaces must leave nothing behind of sums that were rounded before.
+    # Costs operator by operator: what a cache replaces is then subtracted exactly, which it would not be from a rounded sum.
     parts = [cost for costs in program.operator_costs for cost in costs]
     for members in _by_priority(program, choice):
         held = max(program.candidates[i].memory_bytes for i in members)

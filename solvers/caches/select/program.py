@@ -128,15 +128,25 @@ class Program:
 
     def compatible(self, choice: Sequence[int]) -> bool:
         """No operator is covered twice, and nothing excluded is used."""
-        seen: set[tuple[int, int]] = set()
-        groups = {self.candidates[i].group for i in choice}
+        return len(self.compatible_part(choice)) == len(choice)
+
+    def compatible_part(self, choice: Sequence[int]) -> Choice:
+        """The choice without the candidates that do not go with one before them."""
+        kept: list[int] = []
+        covered: set[tuple[int, int]] = set()
+        groups: set[int] = set()
+        excluded: set[int] = set()
         for i in choice:
             candidate = self.candidates[i]
             steps = {(candidate.pipeline, o) for o in range(candidate.first, candidate.last + 1)}
-            if steps & seen or candidate.excludes & groups:
-                return False
-            seen |= steps
-        return True
+            clashes = candidate.group in excluded or candidate.group in candidate.excludes or not candidate.excludes.isdisjoint(groups)
+            if clashes or not steps.isdisjoint(covered):
+                continue
+            kept.append(i)
+            covered |= steps
+            groups.add(candidate.group)
+            excluded |= candidate.excludes
+        return tuple(kept)
 
     def without_cap(self) -> Program:
         return replace(self, memory_bytes=math.inf)

@@ -6,7 +6,7 @@ Problem: min Σ proc·x + Σ operators left to themselves + Σ update_cost·z, x
 Guarantee: the bound is never above the optimum, whatever the solver's tolerances: its dual values are only used to split
 update costs and memory among the members of a group, and the bound is then computed anew, pipeline by
 pipeline (`split_bound`). One pipeline's covers are paths, so that bound equals the relaxation's optimum up to rounding.
-Where CBC fails, update costs are split evenly: a lower bound, but still one.
+Where CBC fails, update costs are split evenly: the bound is then lower, but it holds.
 Exclusions are part of the relaxation, but not of the bound, which is then a little lower.
 """
 
@@ -26,7 +26,7 @@ __all__ = ["Relaxation", "relaxation", "split_bound"]
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """x of the fractional optimum, and the bound. Where the outcome is not `optimal`, x is nothing and the bound only a bound."""
+    """x of the fractional optimum, and the bound. Where the outcome is not `optimal`, x is empty, and the bound is one that needs no solver."""
 
     candidates: tuple[float, ...]
     bound: float

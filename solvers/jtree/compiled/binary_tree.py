@@ -73,7 +73,7 @@ def by_lowest(masks: Ints, n: int) -> tuple[Ints, Ints]:
 
 @compiled
 def binary_splits(sets: Sets, weights: Weights, max_pairs: int) -> Ints:
-    """For every connected set the half with its lowest stream of its cheapest binary tree, −1 for a stream; empty if too long.
+    """For every connected set: that half of its cheapest binary tree which has its lowest stream, −1 for a stream. Empty beyond `max_pairs` pairs.
 
     Right for the sets of the best tree of all streams: sets that cost more by themselves than a greedy tree does are passed over.
     """

@@ -1,8 +1,9 @@
-"""The blocks that partitions are made of, compiled: which come when, and the least that a stream costs in any of them.
+"""The blocks that partitions are made of, compiled: in which order they are tried, and the least that a stream costs in any of them.
 
-Problem: partitions place the block of the lowest stream left, and drop all that follow once one is too dear. Method: a list of blocks for
-every lowest stream and number of streams, by rising bound; the bound is above the least shares of its streams, so that what is not placed
-yet is counted, too. Guarantee: a stream's share is never above its part of what any block costs. Complexity: O(sets · n²).
+Problem: the search makes a partition block by block; next is always a block of the lowest stream that is left. Blocks are tried by rising bound,
+so that all that follow one that is too dear are too dear as well. Method: a list of blocks for every lowest stream and number of streams,
+sorted by bound. A block's bound is what it costs above the least shares of its streams; streams that are not placed yet count with their shares.
+Guarantee: a stream's share is never above its part of what any block costs. Complexity: O(sets · n²).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Lists(NamedTuple):
 
 @released
 def least_shares(sets: Sets, bounds: Bounds, usable: Flags) -> Floats:
-    """[t, i]: the least that stream i costs, whatever its block of those usable, in an mjoin whose pipelines have t partial results at least."""
+    """[t, i]: the least that stream i costs in any usable block, in an mjoin whose pipelines have at least t partial results."""
     n = sets.n
     masks, paces, ahead, kept_e, inside_least = sets.mask, sets.pace, bounds.ahead, bounds.kept_e, bounds.inside
     share = np.full((n, n), np.inf)
@@ -48,7 +49,7 @@ def least_shares(sets: Sets, bounds: Bounds, usable: Flags) -> Floats:
 
 @released
 def empty_lists(sets: Sets, usable: Flags) -> Lists:
-    """Room for the usable sets; the streams are listed."""
+    """Lists with room for all usable sets; the streams are in them already."""
     n, width = sets.n, sets.n + 1
     begin = np.zeros(n * width + 1, np.int64)
     for s in range(sets.mask.size - 1):
@@ -65,7 +66,7 @@ def empty_lists(sets: Sets, usable: Flags) -> Lists:
 
 @released
 def sort_lists(lists: Lists, bound: Floats, n: int, size: int) -> None:
-    """The lists of sets with so many streams, which are complete, by rising bound."""
+    """Sort the lists of sets of `size` streams by rising bound. They have to be complete."""
     begin, end, listed = lists
     for low in range(n):
         g = low * (n + 1) + size
@@ -78,7 +79,7 @@ def sort_lists(lists: Lists, bound: Floats, n: int, size: int) -> None:
 
 @released
 def few_of(sets: Sets, beam: int) -> Flags:
-    """Of each number of streams the `beam` sets of the lowest rates; 0: all."""
+    """The sets of a beam: of each number of streams the `beam` sets of the lowest rates; all sets where it is 0."""
     total = sets.mask.size
     few = np.full(total, beam == 0)
     first = sets.n
@@ -96,7 +97,7 @@ def few_of(sets: Sets, beam: int) -> Flags:
 
 @released
 def usable_sets(bounds: Bounds, few: Flags, frontier: Steps, count: int, limit_e: float, limit_m: float) -> Flags:
-    """Of the few sets, those that a plan may keep which beats the frontier so far, of `count` points, within the limits; streams always."""
+    """Which sets may be kept by a plan within the limits that beats the first `count` points of the frontier: some of the few, and all streams."""
     total = few.size
     kept_e, kept_m, inside, outside = bounds.kept_e, bounds.kept_m, bounds.inside, bounds.outside
     root_e, root_m, root_o, _ = frontier

@@ -1,4 +1,4 @@
-"""What plans cost at least, set by set, compiled: what the search for staircases leaves out by.
+"""Lower bounds of what plans cost, set by set, compiled: the search for staircases drops what they rule out.
 
 Problem: for every connected set lower bounds of the excess of its own joins and of all joins above it. Method: the t-th partial result of a
 pipeline is at least the smallest connected set with t streams more; a tree of joins costs at least the best prefix code over its leaves'

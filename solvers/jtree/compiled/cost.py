@@ -46,7 +46,7 @@ def weights_of(costs: Costs) -> Weights:
 
 @compiled
 def weighted(weight: float, value: float) -> float:
-    """weight · value, where no weight makes nothing of an infinite size."""
+    """weight · value; 0 where the weight is 0, even if the value is infinite."""
     return weight * value if weight != 0.0 else 0.0
 
 
@@ -55,7 +55,7 @@ def side(kept: float, arriving: float, size: float, hashable: bool, weights: Wei
     """One side of a binary join, but for the probes themselves, which cost the same either way: keeping a state of `size` tuples that `kept` tuples
     enter a second, and scanning it for each of `arriving` tuples where it has no index; whichever of the two is cheaper.
 
-    With less than all of indexed and append in the weights, it is what is above the part taken out, and no digits are lost.
+    `Ledger` takes the least of keeping a tuple, which every plan pays, out of both weights: then this is what is above it, with all its digits.
     """
     plain = weighted(weights.append, kept) + weighted(weights.scan, arriving * size)
     if not hashable:
@@ -79,7 +79,7 @@ class Prices(NamedTuple):
     floors: Floats
     """Per stream the least that keeping it costs, in any plan."""
     grain: float
-    """CPU is counted in whole multiples of this, the last digit of what every plan pays; 0: as it comes."""
+    """CPU is counted in whole multiples of this, the last digit of what every plan pays; 0: it is not rounded."""
     grain_bytes: float
 
 
@@ -128,7 +128,7 @@ def kept_bytes(sets: Sets, prices: Prices, s: int) -> float:
 
 @released
 def access_excess(sets: Sets, prices: Prices, kept: int, arriving: int) -> float:
-    """What keeping one state of a binary join and probing it costs above the state's floor: indexed or plain, as the choosing rates have it."""
+    """What keeping one state of a binary join and probing it costs above the state's floor: indexed or plain, as is cheaper at the choosing rates."""
     weights = prices.weights
     rate, probes = sets.size[kept] * sets.pace[kept], sets.size[arriving] * sets.pace[arriving]
     plain = side(rate, probes, sets.size[kept], False, weights)

@@ -144,7 +144,7 @@ class Ledger:
         return float(excess), tuple(tuple(order) for order in orders.tolist())
 
     def exact_join(self, masks: Sequence[int]) -> tuple[float, bool]:
-        """As the excess of `join`, from now on with the best orders for however many inputs, and whether those are proven to be the best."""
+        """The excess with the best orders, of however many inputs, and whether they are proven best. `join` gives these orders from now on."""
         key, proven = tuple(masks), True
         if len(key) > MAX_EXACT_INPUTS:
             orders, proven = best_orders(self.model, key)

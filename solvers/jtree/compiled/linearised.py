@@ -102,7 +102,7 @@ def linearised(model: CostModel, order: Sequence[int], cpu_weight: float = 1.0, 
     windows = np.array([graph.window_tuples[stream] for stream in order])
     per_second = 1.0 / np.array([graph.window_seconds[stream] for stream in order])
     tuple_bytes = np.array([graph.tuple_bytes[stream] for stream in order])
-    # What stream j multiplies the interval from i to before it by: its window and its predicates with them.
+    # [i, j]: what stream j multiplies the size of the interval i … j − 1 by: its window, and its predicates with that interval.
     grows_by = windows * np.cumprod(selectivity[::-1], axis=0)[::-1]
     for i in range(n):
         with np.errstate(over="ignore", invalid="ignore"):

@@ -4,12 +4,15 @@ Problem: of every input of a join the order in which it visits the others. Metho
 depend on the input that began, up to its 1/T, so one backward pass over the connected unions of blocks orders all inputs at once.
 Guarantee: exact, but for `greedy_excess`. Complexity: O(unions · m) for m blocks, greedily O(m³).
 
-The pass stands here three times, because what is a union differs, and with it the time:
+The pass stands here twice, because what a union is differs, and with it the time (`tests/bench/bench_orders.py`):
 
-* `mjoin_excess`: up to DENSE_INPUTS blocks of any kind, unions by number in a small table, only those that pipelines can afford. The search for
-  staircases spends most of its time here;
-* `wide_mjoin_excess`: more blocks, over the table of connected sets: no room for 2^m unions;
-* `backward_pass`: the plain mjoin of a whole component, whose unions are the connected sets themselves: no sets to pass over.
+* `mjoin_excess`: up to DENSE_INPUTS blocks of any kind. Unions are numbered by their blocks in a small table, and only those are listed that
+  some pipeline can afford. The search for staircases spends most of its time here. In its place `wide_mjoin_excess` takes 4 times as long
+  (median of joins of 4 to 8 blocks of 10 to 14 streams; 1.3 times in a chain, 60 times in a star);
+* `wide_mjoin_excess`: more blocks than that, whose 2^m unions need too much room: it walks the table of connected sets and passes over
+  those that cut a block.
+
+A third is in `unions`, for graphs that have no table of connected sets.
 
 `plain_mjoins` goes forward instead and so prices the plain mjoins of all sets in one pass; one backward pass each would be O(sets²).
 """
@@ -19,10 +22,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from solvers.jtree.compiled.compiling import Floats, Ints, compiled, released
-from solvers.jtree.compiled.cost import Prices, binary_excess, keeping_in_mjoin, rounded, scanning
+from solvers.jtree.compiled.compiling import Floats, Ints, released
+from solvers.jtree.compiled.cost import Prices, binary_excess, keeping_in_mjoin, rounded, scanning, weights_of
 from solvers.jtree.compiled.sets import Sets, find, lowest, place_of
 from solvers.jtree.compiled.tables import connected_sets
 from solvers.jtree.table_sizes import HASTY_SETS
@@ -78,7 +80,7 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, l
     full = (1 << m) - 1
     listed, beside = full + 1, 2 * (full + 1)
     cost = 0.0
-    scans = False  # whether any probe may have to, at a cost: where equalities join all blocks, none does
+    scans = False  # whether some probe may have to scan, at a cost; where equalities join all blocks, none does
     for k in range(m):
         cost += keeping_in_mjoin(sets, prices, blocks[k], whole)
         to_go[1 << k] = largest[k]  # on the way up, what a union may hold; on the way down, what it costs to go on from it
@@ -102,7 +104,7 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, l
             grown = u | (1 << k)
             if unions[grown] == 0:
                 union = find(keys, places, multiplier, shift, mask | masks[blocks[k]])
-                # Another way up to this union, through blocks that can afford more of it, comes to the same: all its blocks count.
+                # As much as the richest of its blocks can afford, whichever way leads to this union.
                 most = max(to_go[u], largest[k])
                 if sizes[union] > most and grown != full:
                     continue
@@ -268,32 +270,6 @@ def plain_mjoins(sets: Sets, prices: Prices, stop: Ints) -> Floats:
     return excess
 
 
-@compiled
-def backward_pass(sets: Sets, join: float, probe: float, scan: float) -> NDArray[np.int8]:
-    """For every connected set the stream to visit next on the cheapest way to all streams; of equals the lowest."""
-    total = sets.mask.size
-    to_go = np.zeros(total)
-    following = np.full(total, -1, np.int8)
-    for s in range(total - 2, -1, -1):
-        mask, best = sets.mask[s], np.inf
-        open_ = sets.around[s]
-        while open_:
-            x = lowest(open_)
-            open_ &= open_ - 1
-            weight = probe if sets.equal_around[s] >> x & 1 else probe + scan * sets.size[x]
-            made = find(sets.keys, sets.places, sets.multiplier, sets.shift, mask | (1 << x))
-            cost = to_go[made]
-            if join:
-                cost += join * sets.size[made]
-            if weight:
-                cost += weight * sets.size[s]
-            if cost < best * TIED or following[s] < 0:
-                following[s] = x
-            best = min(best, cost)
-        to_go[s] = best
-    return following
-
-
 def best_mjoin_orders(model: CostModel, component: int) -> tuple[tuple[int, ...], ...] | None:
     """The best probe order of every stream of a connected component in its plain mjoin, as positions among its streams.
 
@@ -302,15 +278,8 @@ def best_mjoin_orders(model: CostModel, component: int) -> tuple[tuple[int, ...]
     sets = connected_sets(model, component, HASTY_SETS)
     if sets is None:
         return None
-    costs = model.costs
-    following = backward_pass(sets, costs.join, costs.probe, costs.scan)
-    orders = []
-    for start in range(sets.n):
-        visited = 1 << start
-        order: list[int] = []
-        while len(order) < sets.n - 1:
-            target = int(following[find(sets.keys, sets.places, sets.multiplier, sets.shift, visited)])
-            order.append(target)
-            visited |= 1 << target
-        orders.append(tuple(order))
-    return tuple(orders)
+    weights = weights_of(model.costs)
+    prices = Prices(weights, weights.join + weights.probe, 0.0, np.zeros(sets.n), 0.0, 0.0)  # what keeping costs does not change the orders
+    streams, to_go = np.arange(sets.n), np.empty(sets.mask.size)
+    wide_mjoin_excess(sets, prices, streams, sets.n, (1 << sets.n) - 1, to_go)
+    return tuple(tuple(order) for order in follow(sets, prices, streams, sets.n, to_go, False).tolist())

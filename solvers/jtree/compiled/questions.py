@@ -22,7 +22,7 @@ class Limits(NamedTuple):
 
     goal: int
     cap_e: float
-    """Nothing above is kept: the CPU cap and a little more, because kernels round differently from prices."""
+    """Plans above this are dropped. It is the CPU cap and a little more, because kernels round differently from prices."""
     cap_m: float
     sure_e: float
     """Up to here a plan is surely within the CPU cap: a little less than it."""
@@ -38,7 +38,7 @@ class Limits(NamedTuple):
 
 @released
 def tightened(limits: Limits, limit_e: float, limit_m: float, e: float, m: float) -> tuple[float, float]:
-    """The limits once a plan with these figures is found: worse ones are not asked for."""
+    """The limits after a plan with these figures was found: from then on no worse plan is looked for."""
     if limits.goal == LEAST_LOAD:
         load = max((e + limits.pays) / limits.cpu, (m + limits.pays_bytes) / limits.bytes) * (2.0 - SHAVED)
         return min(limit_e, load * limits.cpu - limits.pays), min(limit_m, load * limits.bytes - limits.pays_bytes)

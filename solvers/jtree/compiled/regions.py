@@ -118,7 +118,7 @@ def keep_step(here: Here, number: int, cpu: float, memory: float) -> None:
     """Put a join of the entries picked, which no step beats, into the staircase at hand."""
     steps, parts, counts = here.steps, here.parts, here.counts
     count = counts[STEPS]
-    # A row that no step has: those that have one are marked meanwhile.
+    # Look for a row that no step has; rows that steps have are marked by their sign meanwhile.
     for k in range(count):
         parts[steps.row[k], 0] = -parts[steps.row[k], 0]
     free = 0
@@ -135,7 +135,7 @@ def keep_step(here: Here, number: int, cpu: float, memory: float) -> None:
 
 @compiled
 def keep_union(entries: Entries, here: Here, target: int, used: int) -> int:
-    """The staircase at hand goes to those of all unions, of which so many entries are used; returns how many are now."""
+    """Add the staircase at hand to the entries, of which `used` are taken. Returns how many are taken then."""
     steps, parts = here.steps, here.parts
     entries.first[target] = used
     for k in range(here.counts[STEPS]):

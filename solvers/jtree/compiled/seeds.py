@@ -60,11 +60,13 @@ class Plan(NamedTuple):
     trial: Ints
     trial_cost: Floats
     scratch: Scratch
+    stop: Ints
+    """Its first entry is set where time is over: what was found by then is enough."""
 
 
 @released
 def inputs_of(sets: Sets, family: Ints, count: int, whole: int, skipped: int, blocks: Ints) -> int:
-    """The inputs of the join of `whole`, but for the member `skipped`: the largest members inside, then bare streams. family is by falling size."""
+    """The inputs of the join of `whole` if `skipped` were no member: the largest members inside, then bare streams. family is by falling size."""
     left = whole
     m = 0
     for f in range(count):
@@ -176,7 +178,7 @@ def step_ratio(change: float, grown: float) -> float:
 def try_neighbours(sets: Sets, prices: Prices, pool: Pool, plan: Plan, members: int, phase: int) -> int:
     """The plan at hand and every plan one step from it: those that nothing beats go into the pool. Returns the member of the best step, or 0.
 
-    The plan at hand is in the pool already where seeds are spread from.
+    While SPREADING, the plan at hand is in the pool already.
     """
     family, blocks, steps, counts = plan.family, plan.blocks, pool.steps, pool.counts
     e, m = plan_figures(sets, prices, family, members, plan, plan.cost)
@@ -184,6 +186,8 @@ def try_neighbours(sets: Sets, prices: Prices, pool: Pool, plan: Plan, members: 
         take(pool, family, members, e, m)
     best, chosen = np.inf, 0
     for f in range(members):
+        if plan.stop[0]:
+            return 0
         inputs = inputs_of(sets, family, members, family[f], 0, blocks)
         for i in range(-1, inputs):
             for j in range(i + 1, inputs):
@@ -241,8 +245,8 @@ def descend(sets: Sets, prices: Prices, pool: Pool, plan: Plan, members: int, ph
 
 
 @released
-def seeds(sets: Sets, prices: Prices, binary: Ints, expansions: int) -> Seeds:
-    """Good plans of any size.
+def seeds(sets: Sets, prices: Prices, binary: Ints, expansions: int, stop: Ints) -> Seeds:
+    """Good plans of any size; where `stop` is set, those found so far, the binary tree at least.
 
     Two descents, from the binary tree by removals and from the plain mjoin by additions, then up to `expansions` points of the
     staircase in turn: of each every plan with one member less or one more. With `expansions` below 0 only the first descent (ONE_DESCENT)
@@ -252,7 +256,7 @@ def seeds(sets: Sets, prices: Prices, binary: Ints, expansions: int) -> Seeds:
     room = 4096 + 64 * n if expansions >= 0 else 64 * n
     pool = Pool(room_for(room), np.zeros((room, n), np.int64), np.zeros(room, np.bool_), np.zeros(2, np.int64))
     ints = np.zeros((4, n + 2), np.int64)
-    plan = Plan(ints[0], np.zeros(n + 2), ints[1], ints[2], ints[3], np.zeros(n + 2), scratch_for(EXACT_INPUTS))
+    plan = Plan(ints[0], np.zeros(n + 2), ints[1], ints[2], ints[3], np.zeros(n + 2), scratch_for(EXACT_INPUTS), stop)
     members = binary.size
     plan.family[:members] = binary
     by_falling_size(sets, plan.family, members)
@@ -267,7 +271,7 @@ def seeds(sets: Sets, prices: Prices, binary: Ints, expansions: int) -> Seeds:
         descend(sets, prices, pool, plan, 1, ADDING)
         for _ in range(expansions):
             members = next_to_expand(pool, plan.family)
-            if members == 0 or pool.counts[USED] >= room - 1 or pool.counts[COUNT] >= room - 1:
+            if members == 0 or stop[0] or pool.counts[USED] >= room - 1 or pool.counts[COUNT] >= room - 1:
                 break
             try_neighbours(sets, prices, pool, plan, members, SPREADING)
     steps, count = pool.steps, pool.counts[COUNT]

@@ -46,7 +46,8 @@ class Sets(NamedTuple):
     equal_neighbours: Ints
     rates: Floats
     choosing_size: Floats
-    """size(S) and Σ 1/T_i by which a binary join's states are indexed or plain: of other rates where those are what is asked about."""
+    """size(S), and Σ 1/T_i below, by which a binary join's states are indexed or plain. Where rates are varied, these stay those of the plan's own
+    rates: its choices stay as well."""
     choosing_pace: Floats
 
 
@@ -64,7 +65,7 @@ def find(keys: Ints, places: NDArray[np.int32], multiplier: int, shift: int, mas
 
 @compiled
 def place_of(sets: Sets, mask: int) -> int:
-    """The same of a whole table. In the innermost loops `find` is faster: each field of a tuple is counted as a reference when it is read."""
+    """`find` in a whole table. In the innermost loops `find` itself is faster: reading a field of a tuple counts a reference."""
     return find(sets.keys, sets.places, sets.multiplier, sets.shift, mask)
 
 

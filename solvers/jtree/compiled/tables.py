@@ -75,7 +75,7 @@ def times(mantissa: float, exponent: int, factor: float) -> tuple[float, int]:
 def first_observed(observed_masks: Ints, n: int, sets: int) -> NDArray[np.int32]:
     """For every set of the n streams the first observed set inside it, or their number where there is none.
 
-    Empty where looking through all observed sets for each of the connected ones takes less.
+    Empty where it takes less time to look through all observed sets for each connected one.
     """
     if n > MOST_TABLED or sets * observed_masks.size <= n << n:
         return np.empty(0, np.int32)
@@ -240,7 +240,7 @@ def tables(order: Ints, of_streams: Floats, ends: Ints, selectivities: Floats, o
     """All of `Sets` from figures of the streams (all tuples, all 1/T, all bytes, all rates), predicates (each two ends and whether an equality)
     and observed sub-joins.
 
-    Numbered as in `order`, which may be empty: then `dear_first`. No sets at all where there are more than the limit.
+    Streams are numbered as in `order`; where that is empty, as `dear_first` has them. No sets at all where there are more than the limit.
     """
     n = of_streams.size // 4
     if order.size == 0:
@@ -269,7 +269,7 @@ def tables(order: Ints, of_streams: Floats, ends: Ints, selectivities: Floats, o
 def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS, order: Ints | None = None) -> Sets | None:
     """The table of one component; None where it has more than `limit` connected sets or MAX_BITS streams.
 
-    Its streams are numbered by rising position; as in `order`, which lists places among them; or, where that is empty, dear ones first.
+    Its streams are numbered by rising position. Where `order` is given, they are numbered as it lists them; where it is empty, dear ones first.
     """
     graph = model.graph
     whole = component == graph.all

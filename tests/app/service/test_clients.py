@@ -1,4 +1,4 @@
-"""Clients generated from the document, against the running service: each plans, gets a frontier, a diff and a problem."""
+"""Clients generated from the document, against the running service: each plans, gets a frontier, a diff, a replan and a problem."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOCUMENT = ROOT / "openapi" / "openapi.json"
 AUCTION = ROOT / "openapi" / "examples" / "auction.json"
 
 # What every client below prints at its end.
-EXPECTED = ["watersmeet.plan/1 optimal", "frontier sorted", "diff same", "problem 422 /query/streams/0/rate"]
+EXPECTED = ["watersmeet.plan/1 optimal", "frontier sorted", "diff same", "replan keep none 0", "problem 422 /query/streams/0/rate"]
 
 
 def run(*command: str, cwd: Path, **environment: str) -> str:
@@ -30,8 +30,8 @@ def run(*command: str, cwd: Path, **environment: str) -> str:
 PYTHON_CLIENT = """
 import json, sys
 from watersmeet_client import Client
-from watersmeet_client.api.plans import diff, frontier, plan
-from watersmeet_client.models import Diff, DiffRequest, Frontier, Plan, PlanRequest, Problem, Proof
+from watersmeet_client.api.plans import diff, frontier, plan, replan
+from watersmeet_client.models import ChangeKind, Diff, DiffRequest, Frontier, Plan, PlanRequest, Problem, Proof, Replan, ReplanRequest
 
 url, file = sys.argv[1:]
 client = Client(base_url=url, timeout=60.0)
@@ -46,6 +46,9 @@ print("frontier", "sorted" if cpus == sorted(cpus) else cpus)
 difference = diff.sync(client=client, body=DiffRequest(before=made, after=points.points[0].plan))
 assert isinstance(difference, Diff)
 print("diff", "same" if difference.same_structure else difference.structure)
+again = replan.sync(client=client, body=ReplanRequest(plan=made, request=request))
+assert isinstance(again, Replan) and again.kind is ChangeKind.NONE
+print("replan", again.decision.value, again.kind.value, round(again.gain))
 request.query.streams[0].rate = -1.0
 refused = plan.sync(client=client, body=request)
 assert isinstance(refused, Problem) and isinstance(refused.errors, list)
@@ -87,6 +90,7 @@ import type { components, paths } from "./schema";
 
 type PlanRequest = components["schemas"]["PlanRequest"];
 type Problem = components["schemas"]["Problem"];
+type ReplanRequest = components["schemas"]["ReplanRequest"];
 
 async function main(url: string, file: string): Promise<void> {
   const client = createClient<paths>({ baseUrl: url });
@@ -103,6 +107,12 @@ async function main(url: string, file: string): Promise<void> {
   const diff = await client.POST("/v1/diffs", { body: { before: made.data, after: points[0]!.plan } });
   if (diff.data === undefined) throw new Error(diff.error.detail);
   console.log("diff", diff.data.same_structure ? "same" : diff.data.structure);
+  const measured = { output_rate: made.data.cost.output_rate, cpu: made.data.cost.cpu, memory_bytes: made.data.cost.memory_bytes };
+  const asked: ReplanRequest = { plan: made.data, request, measured, thresholds: { error: 0.05, gain: 0.05 }, horizon: 60 };
+  const again = await client.POST("/v1/replans", { body: asked });
+  if (again.data === undefined) throw new Error(again.error.detail);
+  const kind: "none" | "orders" | "caches" | "allocation" | "tree" = again.data.kind;
+  console.log("replan", again.data.decision, kind, again.data.gain);
   request.query.streams[0]!.rate = -1;
   const refused = await client.POST("/v1/plans", { body: request });
   const problem: Problem | undefined = refused.error;
@@ -154,6 +164,9 @@ public class Use {
     System.out.println("frontier " + (sorted ? "sorted" : "unsorted"));
     Diff diff = api.diff(new DiffRequest().before(made).after(points.get(0).getPlan()));
     System.out.println("diff " + (diff.getSameStructure() ? "same" : diff.getStructure()));
+    Replan again = api.replan(new ReplanRequest().plan(made).request(request));
+    long gain = Math.round(again.getGain().doubleValue());
+    System.out.println("replan " + again.getDecision().getValue() + " " + again.getKind().getValue() + " " + gain);
     request.getQuery().getStreams().get(0).setRate(RATE);
     try {
       api.plan(request);

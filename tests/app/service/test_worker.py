@@ -13,6 +13,7 @@ from app.service.endpoints import ENDPOINTS
 from app.service.worker import respond
 from models.base import Model
 from models.plan import Termination
+from models.replan import ReplanRequest
 from models.request import PlanRequest
 from models.service import Health
 from solvers.common.errors import RangeError, WrongBoundError
@@ -58,6 +59,22 @@ def test_a_solver_on_its_own_has_its_limit_cut_too() -> None:
 
     respond(endpoint, solver, b'{"time_limit": 300}', 3.0, lambda _, limit: seen.append(limit))
     assert seen == [3.0, 3.0]
+
+
+def test_a_replan_has_the_limit_of_the_request_within_it_cut_too() -> None:
+    endpoint = next(endpoint for endpoint in ENDPOINTS if endpoint.path == "/v1/replans")
+    seen: list[float] = []
+
+    def solver(request: Model) -> Model:
+        assert isinstance(request, ReplanRequest)
+        seen.append(request.request.options.time_limit)
+        return Health(status="ok")
+
+    asked = {"plan": json.loads(plan(PlanRequest.model_validate(example())).model_dump_json()), "request": json.loads(body(300.0))}
+    respond(endpoint, solver, json.dumps(asked).encode(), 3.0, lambda _, limit: seen.append(limit))
+    assert seen == [3.0, 3.0]
+    refused = respond(endpoint, solver, json.dumps(asked).encode(), 3.0, lambda *_: None, streams=2)
+    assert [error["pointer"] for error in json.loads(refused.body)["errors"]] == ["/request/query/streams"]
 
 
 def test_the_first_deadline_comes_only_after_the_body_was_good() -> None:

@@ -30,10 +30,13 @@ def _distinct(query: dict[str, Any], graph: _Query, attribute: str) -> float:
     return float(min(given.get(name, min(touching)), graph.tuples[stream]))
 
 
-def price_with_caches(plan: dict[str, Any]) -> tuple[float, float, list[dict[str, float]]]:
-    """(CPU, bytes, figures of each cache) of a plan document, from its query, its shape and the places of its caches."""
+def price_with_caches(plan: dict[str, Any], fixed: bool = False) -> tuple[float, float, list[dict[str, float]]]:
+    """(CPU, bytes, figures of each cache) of a plan document, from its query, its shape and the places of its caches.
+
+    `fixed`: with the algorithms that it names, instead of the cheapest.
+    """
     query, costs = plan["query"], plan["costs"]
-    graph, plain = _Query(query), price(query, costs, plan["operators"])
+    graph, plain = _Query(query), price(query, costs, plan["operators"], fixed=fixed)
     update = costs["insert"] + costs["delete"]
     below = {name: {name} for name in graph.names} | {o["id"]: set(o["streams"]) for o in plan["operators"]}
     cpu, memory = plain.cpu, plain.memory_bytes

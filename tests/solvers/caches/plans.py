@@ -9,7 +9,7 @@ from typing import Any
 
 from models.plan import Plan, Proof
 from models.request import PlanRequest
-from solvers.caches import in_plans
+from solvers.caches.cached_plan import cached_plan
 from solvers.caches.candidates import CacheCandidate, Pipelines, prefix_candidates, program_of
 from solvers.caches.global_caches import global_candidates
 from solvers.jtree.search import Found, Problem, make_join
@@ -105,7 +105,6 @@ def plan_with_caches(request: PlanRequest, kind: str, generator: random.Random, 
             choice = grown
     point = point_of(problem.model, tree)
     found = Found(point, (point,), Proof.NONE, None, "plans of this shape")
-    owners = [(len(priced.joins) - 1, candidate) for candidate in candidates]
-    attributes = problem.attributes
-    cached = in_plans._plan(problem.model, attributes, priced, program, choice, owners) if choice else None
+    uses = [(len(priced.joins) - 1, candidates[i]) for i in choice]
+    cached = cached_plan(problem.model, problem.attributes, priced, uses) if uses else None
     return build_plan(problem, Outcome(found, replace(found, best=cached.point) if cached else found, cached))

@@ -73,7 +73,7 @@ def test_example_6_1_caches_r2_r3_for_r6_through_a_semijoin_with_r1() -> None:
     orders[5] = [1, 2, 3, 4, 0]
     changed = Pipelines.of(problem.model.price(make_join(range(6), orders)).joins[0])
     attributes = Attributes.of(request.query, problem.model.graph)
-    found = [c for c in global_candidates(problem.model, attributes, changed, 1000) if c.pipeline == 5 and as_set(c.segment) == {2, 3}]
+    found = [c for c in global_candidates(problem.model, attributes, changed, quota=1000) if c.pipeline == 5 and as_set(c.segment) == {2, 3}]
     assert [as_set(c.kept) for c in found] == [{1, 2, 3}]
     assert not any(c.pipeline == 5 and as_set(c.segment) == {2, 3} for c in prefix_candidates(problem.model, attributes, changed))
 
@@ -82,8 +82,8 @@ def test_the_quota_takes_prefix_caches_first_and_then_the_longest_segments() -> 
     problem, request, pipelines = six_way()
     attributes = Attributes.of(request.query, problem.model.graph)
     prefix = prefix_candidates(problem.model, attributes, pipelines)
-    assert global_candidates(problem.model, attributes, pipelines, PAPERS_QUOTA) == prefix
-    some = global_candidates(problem.model, attributes, pipelines, len(prefix) + 4)
+    assert global_candidates(problem.model, attributes, pipelines, quota=PAPERS_QUOTA) == prefix
+    some = global_candidates(problem.model, attributes, pipelines, quota=len(prefix) + 4)
     added = [c for c in some if c not in prefix]
     assert [c.last - c.first + 1 for c in added] == [5, 5, 5, 5]
 

@@ -22,7 +22,7 @@ from solvers.model.graph import join_graph
 from tests.graphs import SHAPES, random_costs, random_graph
 from tests.solvers.reference import Blocks, Reference, Step, positions
 
-__all__ = ["SHAPES", "Case", "a_case", "a_query", "a_tree", "any_costs", "assert_same_staircase", "cases", "close", "divided", "ints"]
+__all__ = ["SHAPES", "Case", "a_case", "a_query", "a_tree", "any_costs", "assert_same_staircase", "cases", "close", "divided", "going_on", "ints"]
 
 CLOSE = 1e-9  # of a figure: sums in another order
 FREE = (Costs(scan=0.0), Costs(append=0.0, probe=1e-6), Costs(insert=0.0, delete=0.0), Costs(join=0.0, probe=0.0), Costs(scan=1e-9, insert=1e-5))
@@ -157,6 +157,11 @@ def a_tree(rng: random.Random, reference: Reference, whole: int, widest: int = 9
         joins.append(blocks)
         waiting += [block for block in blocks if block & (block - 1)]
     return joins
+
+
+def going_on() -> NDArray[np.int64]:
+    """What a compiled search looks at to see whether to stop: it is not to."""
+    return np.zeros(2, np.int64)
 
 
 def assert_same_staircase(found: Sequence[Step], wanted: Sequence[Step], rounding: Step = (0.0, 0.0)) -> None:

@@ -10,9 +10,7 @@ import pytest
 from solvers.common.deadline import Deadline
 from solvers.jtree.compiled.binary_tree import best_binary_tree, binary_splits, by_lowest, greedy_binary_cpu
 from solvers.jtree.compiled.cost import Weights, side, weighted, weights_of
-from solvers.jtree.compiled.orders import backward_pass, best_mjoin_orders
-from solvers.jtree.compiled.sets import find
-from solvers.jtree.compiled.tables import connected_sets
+from solvers.jtree.compiled.orders import best_mjoin_orders
 from solvers.model import cost as defined
 from solvers.model.tree import Tree, joins, leaf_mask
 from tests.solvers.compiled.cases import SHAPES, Case, a_case, any_costs, cases, close
@@ -140,24 +138,12 @@ def test_side_of_both_inputs_is_the_binary_join() -> None:
             assert close(sum(sides) + costs.probe * (rates[left] + rates[right]) + costs.join * rates[left | right], reference.binary(left, right))
 
 
-def test_backward_pass_follows_the_best_orders_of_the_plain_mjoin() -> None:
+def test_best_mjoin_orders_cost_what_the_best_pipelines_do() -> None:
     for _, case in cases(300, 3, 14, salt=14):
         reference, leaves = case.reference, case.leaves
         orders = best_mjoin_orders(case.model, case.component)
         assert orders is not None
         assert close(reference.along(leaves, orders), reference.keeping(leaves) + _pipelines(case))
-
-
-def test_backward_pass_names_a_stream_next_to_every_set_but_the_last() -> None:
-    for _, case in cases(60, 2, 12, salt=15):
-        costs = case.model.costs
-        sets = connected_sets(case.model, case.component)
-        assert sets is not None
-        following = backward_pass(sets, costs.join, costs.probe, costs.scan)
-        assert following[-1] == -1
-        for s, stream in enumerate(following[:-1].tolist()):
-            assert sets.around[s] >> stream & 1
-            assert find(sets.keys, sets.places, sets.multiplier, sets.shift, int(sets.mask[s]) | 1 << stream) >= 0
 
 
 def _pipelines(case: Case) -> float:

@@ -53,7 +53,7 @@ from solvers.jtree.compiled.tables import connected_sets
 from solvers.jtree.component import component_of
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
-from tests.solvers.compiled.cases import Case, a_case, a_tree, cases, close, divided, ints
+from tests.solvers.compiled.cases import Case, a_case, a_tree, cases, close, divided, going_on, ints
 from tests.solvers.reference import Blocks, Reference
 
 WIDEST = 14
@@ -339,7 +339,7 @@ def a_plan(case: Case, family: NDArray[np.int64]) -> Plan:
     """The plan with these members at hand."""
     ints_ = np.zeros((4, case.n + 2), np.int64)
     ints_[0, : family.size] = family
-    return Plan(ints_[0], np.zeros(case.n + 2), ints_[1], ints_[2], ints_[3], np.zeros(case.n + 2), scratch_for(EXACT_INPUTS))
+    return Plan(ints_[0], np.zeros(case.n + 2), ints_[1], ints_[2], ints_[3], np.zeros(case.n + 2), scratch_for(EXACT_INPUTS), going_on())
 
 
 def a_pool(case: Case, room: int = 400) -> Pool:
@@ -524,7 +524,7 @@ def test_cheaper_counts_the_steps_that_cost_less_and_room_for_and_scratch_for_ma
 def test_seeds_are_plans_with_their_own_figures_and_none_beats_another(expansions: int) -> None:
     for _, case in cases(48, 2, 12 if expansions < 0 else 10, salt=36):
         binary = members_as_rows(best_binary(case, case.sets), case.sets)
-        found = seeds(case.sets, case.prices, binary, expansions)
+        found = seeds(case.sets, case.prices, binary, expansions, going_on())
         assert found.e.size >= 1
         for e, m, operators, members in zip(found.e, found.m, found.operators, found.members, strict=True):
             joins = case.reference.joins_of(case.named(mask) for mask in members.tolist())
@@ -547,6 +547,17 @@ def test_seeds_with_more_expansions_are_never_worse() -> None:
     for seed in range(12):
         case = a_case(random.Random(seed), 9, "random")
         binary = members_as_rows(best_binary(case, case.sets), case.sets)
-        few, many = (seeds(case.sets, case.prices, binary, expansions) for expansions in (0, 20))
+        few, many = (seeds(case.sets, case.prices, binary, expansions, going_on()) for expansions in (0, 20))
         for e, m, operators in zip(few.e, few.m, few.operators, strict=True):
             assert dominated(many.e, many.m, many.operators, many.e.size, e, m, operators)
+
+
+def test_seeds_told_to_stop_are_the_binary_tree_and_the_mjoin() -> None:
+    for seed in range(6):
+        case = a_case(random.Random(seed), 9, "random")
+        binary = members_as_rows(best_binary(case, case.sets), case.sets)
+        stopped = going_on()
+        stopped[0] = 1
+        found = seeds(case.sets, case.prices, binary, 20, stopped)
+        assert 1 <= found.e.size <= 2 < seeds(case.sets, case.prices, binary, 20, going_on()).e.size
+        assert close(case.base + found.e[0], case.reference.least_binary(case.leaves)) or found.e.size == 1

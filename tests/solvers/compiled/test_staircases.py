@@ -22,17 +22,13 @@ from solvers.jtree.compiled.regions import solve_region
 from solvers.jtree.compiled.seeds import ONE_PLAN, Seeds, seeds
 from solvers.jtree.compiled.staircase import dominated, lighter, room_for
 from solvers.jtree.compiled.staircases import at_once, climbed, from_seeds, staircases
-from tests.solvers.compiled.cases import SHAPES, Case, a_case, assert_same_staircase, cases, close, divided
+from tests.solvers.compiled.cases import SHAPES, Case, a_case, assert_same_staircase, cases, close, divided, going_on
 from tests.solvers.reference import Step, positions
 
 ROUNDED = 1.0 + 1e-9
 LARGEST = (("chain", 14), ("cycle", 11), ("star", 9), ("snowflake", 11), ("random", 9), ("clique", 7))
 BEYOND = (("star", 12), ("snowflake", 12), ("cycle", 12), ("random", 11), ("clique", 9))  # for the two compiled searches to agree on
 ROOM = 1 << 12
-
-
-def going_on() -> NDArray[np.int64]:
-    return np.zeros(2, np.int64)
 
 
 def without_seeds(case: Case) -> Seeds:
@@ -42,7 +38,7 @@ def without_seeds(case: Case) -> Seeds:
 
 def some_seeds(case: Case, expansions: int) -> Seeds:
     splits = binary_splits(case.sets, weights_of(case.model.costs), 1 << 40)
-    return seeds(case.sets, case.prices, members_as_rows(splits, case.sets), expansions)
+    return seeds(case.sets, case.prices, members_as_rows(splits, case.sets), expansions, going_on())
 
 
 def within(case: Case, goal: int = FRONTIER, cpu: float = math.inf, held: float = math.inf) -> Limits:
