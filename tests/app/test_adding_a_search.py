@@ -26,7 +26,7 @@ from solvers.model.point import point_of
 
 def two_plans(problem: Problem, deadline: Deadline) -> Found:
     points = (point_of(problem.model, greedy_plan(problem.model)), mjoin(problem, deadline).best)
-    return heuristic(problem, points, "two plans", ["Tried two plans."])
+    return heuristic(problem, points, "two plans", deadline, ["Tried two plans."])
 '''
 ENTRY = '    TWO_PLANS = ("two_plans", Abilities("A greedy tree or one join, whichever is better.", compiled=Compiled.NONE))\n'
 EXAMPLE = ROOT / "openapi" / "examples" / "sensors.json"

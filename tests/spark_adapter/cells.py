@@ -116,18 +116,18 @@ class Cells:
     def use(self, plan: Plan) -> None:
         """Go on with another plan over the same states, after a restart."""
         self.runs += 1
-        self.program = replace(self._programmed(plan), number=0)
+        self.program = self._programmed(plan, number=0)
         self.change(plan)
 
     def change(self, plan: Plan) -> None:
         """Go on with another plan from the next batch on, without a restart."""
         self.plan = plan
-        self._told = (self._programmed(plan),)
-
-    def _programmed(self, plan: Plan) -> Program:
         self._number += 1
+        self._told = (self._programmed(plan, self._number),)
+
+    def _programmed(self, plan: Plan, number: int) -> Program:
         program = program_of(plan, {stream.name: 1 for stream in plan.query.streams}, self.delays, f"run {self.runs}", self.idle_after)
-        return replace(program, number=self._number, adaptive=self.adaptive)
+        return replace(program, number=number, adaptive=self.adaptive)
 
     def work_off(self, batch: Batch, watermark: int, now: int = 0) -> Counter[tuple[int, ...]]:
         """The results of a batch; where streams may be idle, `now` is its time in milliseconds."""
