@@ -1,15 +1,20 @@
 """State much larger than a batch: what a batch costs as the window behind it grows.
 
-    python -m tests.bench.bench_state [--windows 30 300 1000 3000 10000] [--batches 8] [--fill 250] [--native-minutes 0] [--operator]
+    python -m tests.bench.bench_state [--windows 30 300 1000 3000 10000] [--batches 8] [--fills 250] [--native-minutes 0] [--results FILE]
 
 The chain of four streams of `bench_stem` with as many values per attribute as rows in a window, 1,000 rows a second and stream: 0.12 to 40
-million rows held. The windows are filled first, by batches of `--fill` seconds of event time (10 fills as a pipeline that runs does, a window's
-length by one large batch), then come batches of 10 seconds, 40,000 rows, and these are measured: median seconds, CPU of the driver, the JVM and
-the workers together, bytes that the store was given and that were fetched from it, private memory of the largest worker while they run (what
-is mapped from files is not private), and the bytes of state on disk. Ratios are to the first window, of the same run.
+million rows held. The windows are filled first, by batches of `--fills` seconds of event time (10 fills as a pipeline that runs does, a
+window's length by one large batch; several are tried in turn), then come batches of 10 seconds, 40,000 rows, and these are measured: median
+seconds, CPU of the driver, the JVM and the workers together, bytes that the store was given, also as a multiple of what is new in them, and
+that were fetched from it, private memory of the largest worker while they run (what is mapped from files is not private), the bytes of
+state, and what workers have on their disks as a multiple of that. Where windows are filled by batches of 10 seconds the multiple of what is
+new is that of the whole filling.
 
-`--operator` leaves Spark away: one of two cells alone, in this process, with its store in memory. `--native-minutes` also runs Spark's own joins in
-the plan's order, window by window, for as long as they have filled within so many minutes. `--hot 5000000 50000000` instead measures
+A window of 30 seconds is measured anew before each other one, and ratios are to that. `--native-minutes` also runs Spark's own joins in the
+plan's order on each window, up to the first that they have not filled within so many minutes. With `--results`, figures are added to that
+file, and what is in it is not measured again: a run that was broken off goes on.
+
+`--operator` leaves Spark away: one of two cells alone, in this process, with its store in memory. `--hot 5000000 50000000` instead measures
 one batch in which a fifth of the rows of two streams have one key.
 """
 
@@ -22,8 +27,9 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +39,7 @@ import polars as pl
 import spark_adapter
 from models.bindings import Bindings
 from solvers.planner import plan as planned
-from spark_adapter.pipeline import Pipeline
+from spark_adapter.pipeline import STATISTICS, Pipeline
 from spark_adapter.stem.operator import work_off
 from spark_adapter.stem.program import program_of
 from spark_adapter.stem.shares import choose_grid
@@ -44,6 +50,8 @@ __all__ = ["flows", "main"]
 
 RATE, BATCH = 1000, 10  # rows a second and stream, seconds of event time in a measured batch
 PREDICATES = ["a.x = b.x", "b.y = c.y", "c.z = d.z"]
+SHORT = 30.0  # seconds: the window that others are compared with
+STEM_MINUTES = 600.0  # patience with stem
 WARM_UP = 2  # batches of 10 seconds after the filling that are not measured
 
 
@@ -61,25 +69,40 @@ class Figures:
     cpu: float = 0.0
     """A batch."""
     notes: list[Mapping[str, Any]] = field(default_factory=list)
+    """Of the measured batches."""
+    filling: list[Mapping[str, float]] = field(default_factory=list)
+    """What the batches before them gave to the store."""
     private: float = 0.0
     filled: float = 0.0
 
-    def line(self, window: float, first: float | None) -> str:
-        median = statistics.median(self.seconds)
-        ratio = "" if first is None else f" ({median / first:.2f} times the first)"
-        found = f"{window:>6,.0f} s: {median:.2f} s a batch{ratio}, {self.cpu:.2f} CPU s, private {self.private / 1e6:,.0f} MB"
-        found += f", filled in {self.filled:.0f} s"
+    def told(self) -> dict[str, float]:
+        """The figures by name."""
+        found = {"seconds": statistics.median(self.seconds), "cpu": self.cpu, "private": self.private, "filled": self.filled}
         if not self.notes:
             return found
-        per_batch = {key: statistics.mean(note["traffic"][key] for note in self.notes) for key in ("added", "merged", "merges", "fetched", "notes")}
+        moved = {key: statistics.mean(note["traffic"][key] for note in self.notes) for key in ("added", "merged", "merges", "fetched", "notes")}
+        whole = self.filling or [note["traffic"] for note in self.notes]
+        written = sum(traffic[key] for traffic in whole for key in ("added", "merged", "notes"))
         last = self.notes[-1]
-        return (
-            f"{found}; held {last['rows']:,} rows, {last['bytes'] / 1e6:,.0f} MB in {last['pieces']} pieces; "
-            f"a batch adds {per_batch['added'] / 1e6:.2f} MB, merges {per_batch['merged'] / 1e6:.2f} MB in {per_batch['merges']:.1f}, "
-            f"notes {per_batch['notes'] / 1e6:.2f} MB, "
-            f"fetches {per_batch['fetched'] / 1e6:.2f} MB; operator "
-            + ", ".join(f"{part} {statistics.median(note['cpu'][part] for note in self.notes):.3f}" for part in ("load", "probe", "keep"))
-        )
+        found |= moved | {key: float(last[key]) for key in ("rows", "bytes", "pieces", "disk")}
+        found |= {f"cpu {part}": statistics.median(note["cpu"][part] for note in self.notes) for part in ("load", "probe", "keep")}
+        return found | {"written": written / sum(traffic["added"] for traffic in whole)}
+
+
+def line(told: Mapping[str, float], first: float | None) -> str:
+    """One window for a person to read; `first` is what a batch of the short window took."""
+    ratio = "" if first is None else f" ({told['seconds'] / first:.2f} times that of {SHORT:.0f} s)"
+    found = f"{told['seconds']:.2f} s a batch{ratio}, {told['cpu']:.2f} CPU s, private {told['private'] / 1e6:,.0f} MB"
+    found += f", filled in {told['filled']:.0f} s"
+    if "rows" not in told:
+        return found
+    return (
+        f"{found}; held {told['rows']:,.0f} rows, {told['bytes'] / 1e6:,.0f} MB in {told['pieces']:.0f} pieces, "
+        f"{told['disk'] / told['bytes']:.2f} times that on disk; a batch adds {told['added'] / 1e6:.2f} MB, merges {told['merged'] / 1e6:.2f} MB "
+        f"in {told['merges']:.1f}, notes {told['notes'] / 1e6:.2f} MB, fetches {told['fetched'] / 1e6:.2f} MB; "
+        f"written {told['written']:.2f} times what is new; operator "
+        + ", ".join(f"{part} {told[f'cpu {part}']:.3f}" for part in ("load", "probe", "keep"))
+    )
 
 
 def spans(window: float, fill: float, batches: int) -> Iterator[tuple[float, float, bool]]:
@@ -129,7 +152,9 @@ def by_operator(window: float, fill: float, batches: int) -> Figures:
         if measured:
             figures.seconds.append(time.perf_counter() - at)
             figures.cpu += (time.process_time() - used) / batches
-            figures.notes.append(_together([outcome.statistics]))
+            figures.notes.append(_together([outcome.statistics | {"worker": {"disk": store.shelf.size()}}]))
+        elif fill == BATCH:
+            figures.filling.append(outcome.statistics["traffic"])
     return figures
 
 
@@ -140,6 +165,7 @@ def _together(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "pieces": sum(note["pieces"] for note in notes),
         "rows": sum(size[0] for note in notes for size in note["states"].values()),
         "bytes": sum(size[1] for note in notes for size in note["states"].values()),
+        "disk": sum(note["worker"]["disk"] for note in notes),
         "cpu": {part: sum(note["cpu"][part] for note in notes if "cpu" in note) for part in ("load", "probe", "keep")},
     }
 
@@ -155,6 +181,8 @@ def on_spark(spark: Any, window: float, fill: float, batches: int, engine: str, 
         _write(folder, given, listed)
         pipeline = spark_adapter.compile(plan, _bindings(folder, given), spark, engine).start()
         figures = _watched(pipeline, unmeasured, len(listed), minutes)
+        if figures is not None and fill == BATCH and engine == "stem":
+            figures.filling = _written(folder / "checkpoint")[:unmeasured]
         shutil.rmtree(folder, ignore_errors=True)
     return figures
 
@@ -187,8 +215,15 @@ def _watched(pipeline: Pipeline, unmeasured: int, expected: int, minutes: float)
     return figures
 
 
-def hot(spark: Any, results: int) -> None:
-    """A key that a fifth of the rows of two streams have: one batch of about so many results, to nowhere."""
+def _written(checkpoint: Path) -> list[Mapping[str, float]]:
+    """What each batch gave to the store, by the pipeline's own statistics: Spark keeps the reports of the last hundred alone."""
+    entries = [json.loads(text) for text in (checkpoint / STATISTICS).read_text().splitlines()]
+    stores = [entry["store"] for entry in entries if entry["streams"]]
+    return [{"added": store["added_bytes"], "merged": store["written_bytes"] - store["added_bytes"], "notes": 0} for store in stores]
+
+
+def hot(spark: Any, results: int) -> float:
+    """A key that a fifth of the rows of two streams have: one batch of about so many results, to nowhere. Private bytes of a worker."""
     count = round(5 * results**0.5)
     streams = {name: Flow(count, 60, {"x": 10 * count}) for name in ("a", "b")}
     plan = planned(request_of(streams, ["a.x = b.x"]))
@@ -208,6 +243,7 @@ def hot(spark: Any, results: int) -> None:
         made = pipeline.progress.results or 0
     seconds = time.monotonic() - began
     print(f"hot key: {2 * count:,} rows, {made:,} results in {seconds:.1f} s, private {private / 1e6:,.0f} MB", flush=True)
+    return private
 
 
 def largest_worker() -> float:
@@ -259,44 +295,77 @@ def _bindings(folder: Path, given: Mapping[str, Flow]) -> Bindings:
     return Bindings.model_validate(document)
 
 
+Measure = Callable[[float, float, str], Figures | None]
+
+
+class Results:
+    """Figures by what they are of, in a file where one is given."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path) if path else None
+        known = self._path.read_text().splitlines() if self._path is not None and self._path.exists() else []
+        self._known: dict[str, dict[str, float] | None] = {entry["of"]: entry["told"] for entry in map(json.loads, known)}
+
+    def of(self, what: str, measure: Callable[[], Figures | None], first: float | None = None) -> dict[str, float] | None:
+        """The figures, measured now unless they are known; None where a window could not be filled."""
+        if what not in self._known:
+            figures = measure()
+            self._known[what] = None if figures is None else figures.told()
+            if self._path is not None:
+                with self._path.open("a") as file:
+                    file.write(json.dumps({"of": what, "told": self._known[what]}) + "\n")
+        told = self._known[what]
+        print(f"{what}: {'not filled in time' if told is None else line(told, first)}", flush=True)
+        return told
+
+
+def compared(results: Results, windows: Sequence[float], fills: Sequence[float], native: bool, measure: Measure) -> None:
+    """Window by window: a short one for comparison, stem filled in each of the ways, then native."""
+    for window in windows:
+        short = results.of(f"stem {SHORT:,.0f} s, before {window:,.0f} s", partial(measure, SHORT, BATCH, "stem"))
+        assert short is not None
+        stem: dict[str, float] = {}
+        for fill in fills:
+            told = results.of(f"stem {window:,.0f} s, filled by {fill:,.0f} s", partial(measure, window, fill, "stem"), short["seconds"])
+            assert told is not None
+            if stem:
+                ratios = {key: told[key] / stem[key] for key in ("bytes", "seconds", "cpu")}
+                print("  against the filling before: " + ", ".join(f"{ratio:.2f} times the {key}" for key, ratio in ratios.items()), flush=True)
+            stem = told
+        peer = results.of(f"native {window:,.0f} s", partial(measure, window, fills[0], "native")) if native else None
+        native = peer is not None
+        if peer is not None:
+            seconds, cpu = peer["seconds"] / stem["seconds"], peer["cpu"] / stem["cpu"]
+            print(f"  native takes {seconds:.1f} times the seconds of stem, and {cpu:.1f} times the CPU", flush=True)
+
+
 def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--windows", type=float, nargs="+", default=[30, 300, 1000, 3000, 10000])
     parser.add_argument("--batches", type=int, default=8)
-    parser.add_argument("--fill", type=float, default=250, help="seconds of event time in a batch that fills the windows")
+    parser.add_argument("--fills", type=float, nargs="+", default=[250], help="seconds of event time in a batch that fills the windows")
     parser.add_argument("--native-minutes", type=float, default=0, help="for which Spark's own joins may fill a window")
+    parser.add_argument("--results", default="", help="a file of figures: what is in it is not measured again")
     parser.add_argument("--operator", action="store_true", help="the operator alone, without Spark")
     parser.add_argument("--hot", type=int, nargs="+", default=[], help="instead: one batch of a hot key with so many results, for each number")
     given = parser.parse_args(list(arguments))
-    if given.hot:
-        from spark_adapter.session import open_session
-
-        spark = open_session({})
-        for results in given.hot:
-            hot(spark, results)
-        spark.stop()
+    if given.operator:
+        compared(Results(given.results), given.windows, given.fills, False, lambda window, fill, _: by_operator(window, fill, given.batches))
         return
-    engines = ["stem", "native"] if given.native_minutes else ["stem"]
-    spark = None
-    if not given.operator:
-        from spark_adapter.session import open_session
+    from spark_adapter.session import open_session
 
-        spark = open_session({})
-        on_spark(spark, 30, 10, 6, "stem", 60.0)  # warms the JVM up
-    for engine in engines:
-        first: float | None = None
-        for window in given.windows:
-            if given.operator:
-                figures: Figures | None = by_operator(window, given.fill, given.batches)
-            else:
-                figures = on_spark(spark, window, given.fill, given.batches, engine, given.native_minutes if engine == "native" else 600.0)
-            if figures is None:
-                print(f"{engine} {window:>6,.0f} s: not filled within {given.native_minutes} minutes", flush=True)
-                break
-            print(f"{engine} {figures.line(window, first)}", flush=True)
-            first = first or statistics.median(figures.seconds)
-    if spark is not None:
-        spark.stop()
+    spark = open_session({})
+    if given.hot:
+        private = [hot(spark, results) for results in given.hot]
+        print(f"the last takes {private[-1] / private[0]:.2f} times the private memory of the first", flush=True)
+    else:
+        on_spark(spark, SHORT, BATCH, 6, "stem", STEM_MINUTES)  # warms the JVM up
+
+        def measure(window: float, fill: float, engine: str) -> Figures | None:
+            return on_spark(spark, window, fill, given.batches, engine, given.native_minutes if engine == "native" else STEM_MINUTES)
+
+        compared(Results(given.results), given.windows, given.fills, given.native_minutes > 0, measure)
+    spark.stop()
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""Executors of a cluster killed and halted under a running pipeline: every result is there in the end, each once.
+"""Executors and drivers of a cluster killed and halted under a running pipeline: every result is there in the end, each once.
 
-    python -m tests.bench.executor_kills [--batches 24] [--blows 10] [--seed 0]
+    python -m tests.bench.executor_kills [--batches 24] [--blows 10] [--kinds halt kill driver] [--seed 0]
 
 A cluster of Spark's own kind on this machine, a master and two workers with one executor each, works through files, one per batch, with tasks
 retried and speculation on. The workers have addresses of their own, because Spark runs no second attempt of a task on the host of the first.
 In mid-batch one executor is struck: halted for some seconds, so that its tasks are run a second time beside it, and the first attempts go on
-when the second may have committed; or killed with -9, so that its tasks are run again and its part of the state comes from the checkpoint.
+when the second may have committed; or killed with -9, so that its tasks are run again and its part of the state comes from the checkpoint. Or
+the driver is killed with -9, and another one takes over its checkpoint with another plan. No two blows fall on one batch.
 Spark's own log of events says how many attempts were in vain and how many tasks were run a second time beside the first.
 """
 
@@ -23,7 +24,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,14 @@ import pyspark
 import spark_adapter
 from spark_adapter.java import java_home
 from spark_adapter.session import open_session
-from tests.bench.kill_trials import PATIENCE, PLANS, QUERY, ROOT, SCHEMA, committed, rows, written
+from tests.bench.kill_trials import PATIENCE, PLANS, QUERY, ROOT, SCHEMA, committed, merges, rows, written
 from tests.spark_adapter.nested_loop import nested_loop
 from tests.spark_adapter.plans import bindings_of, write_stream
 
-__all__ = ["Outcome", "main", "struck"]
+__all__ = ["Outcome", "cluster", "main", "struck"]
 
-PLAN = PLANS[1]  # a materialized pair: state that is made of state
+FIRST_PLAN = 1  # a materialized pair: state that is made of state
+KINDS = ("halt", "kill")
 LAST_WORDS = 20.0  # seconds that workers have to clean up after an application has ended
 HALT = 4.0  # seconds: longer than a task takes, far shorter than what Spark takes for dead
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -70,14 +72,17 @@ SETTINGS = {
 class Outcome:
     """What came of one run."""
 
-    killed: int
-    halted: int
+    blows: Mapping[str, int]
+    """By kind."""
     batches: int
+    """That were committed."""
+    merges: int
+    """Of pieces of state."""
     expected: int
     wrong: int
     """Results missing or doubled in the sink."""
     counted: int
-    """Results as the pipeline itself counted them."""
+    """Results as the pipeline itself counted them, since its last driver started."""
     shipped: bool
     """Whether executors ran the code that was sent to them."""
     executors_lost: int
@@ -92,15 +97,16 @@ class Outcome:
 
     @property
     def right(self) -> bool:
-        return not self.wrong and self.counted == self.expected and self.shipped and self.copied > 0 and not self.left
+        counts = self.counted == self.expected or bool(self.blows.get("driver"))
+        return not self.wrong and counts and self.shipped and self.copied > 0 and not self.left
 
 
-def work(folder: Path, master: str) -> None:
-    """The driver's process."""
-    (folder / "events").mkdir()
+def work(folder: Path, master: str, start: int) -> None:
+    """The driver's process, the first or one that takes over."""
+    (folder / "events").mkdir(exist_ok=True)
     spark = open_session(SETTINGS | {"spark.eventLog.dir": (folder / "events").as_uri()}, master)
     bindings = bindings_of(folder, {stream.name: SCHEMA for stream in QUERY.streams}, watermark="1 second")
-    pipeline = spark_adapter.compile(PLAN, bindings, spark, cells=2).start()
+    pipeline = spark_adapter.compile(PLANS[(FIRST_PLAN + start) % len(PLANS)], bindings, spark, cells=2).start()
     pipeline.await_termination()
 
     def where(_: int) -> str:
@@ -110,21 +116,19 @@ def work(folder: Path, master: str) -> None:
 
     places = spark.sparkContext.parallelize(range(4), 4).map(where).collect()
     progress = pipeline.progress
-    sys.stdout.write(
-        json.dumps({"counted": progress.results, "batches": progress.batches, "shipped": all("watersmeet.zip" in place for place in places)}) + "\n"
-    )
+    sys.stdout.write(json.dumps({"counted": progress.results, "shipped": all("watersmeet.zip" in place for place in places)}) + "\n")
     spark.stop()
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[tuple[str, list[int]]]:
-    """A master and two workers: the master's URL, and the processes below which executors run."""
+def cluster(folder: Path, python: str = sys.executable) -> Iterator[tuple[str, list[int]]]:
+    """A master and two workers, whose executors run this Python: the master's URL, and the processes below which executors run."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     spark_home = Path(pyspark.__file__).parent
     environment = os.environ | {"JAVA_HOME": str(java_home()), "SPARK_HOME": str(spark_home), "SPARK_DAEMON_MEMORY": "256m"}
-    environment |= {"SPARK_DAEMON_JAVA_OPTS": QUICK, "PYSPARK_PYTHON": sys.executable}
+    environment |= {"SPARK_DAEMON_JAVA_OPTS": QUICK, "PYSPARK_PYTHON": python}
     url = f"spark://127.0.0.1:{port}"
     master = ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
     workers = [
@@ -167,11 +171,11 @@ def executors(above: Sequence[int]) -> list[int]:
     return sorted(found)
 
 
-def strike(pid: int, kill: bool) -> bool:
+def strike(pid: int, kind: str) -> bool:
     """Whether the process was still there to be killed or halted."""
     try:
-        os.kill(pid, signal.SIGKILL if kill else signal.SIGSTOP)
-        if not kill:
+        os.kill(pid, signal.SIGSTOP if kind == "halt" else signal.SIGKILL)
+        if kind == "halt":
             time.sleep(HALT)
             os.kill(pid, signal.SIGCONT)
     except ProcessLookupError:
@@ -179,45 +183,65 @@ def strike(pid: int, kill: bool) -> bool:
     return True
 
 
-def struck(folder: Path, batches: int, blows: int, seed: int = 0) -> Outcome:
-    """Run the pipeline and strike its executors so often, halting first, in turn with killing."""
+@contextmanager
+def driven(folder: Path, master: str, start: int) -> Iterator[subprocess.Popen[str]]:
+    """A driver, with its JVM, in a group of processes of its own."""
+    command = [sys.executable, "-m", "tests.bench.executor_kills", "--work", str(folder), "--master", master, "--start", str(start)]
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    with (folder / "errors").open("a") as errors:
+        driver = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
+        try:
+            yield driver
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(driver.pid, signal.SIGKILL)
+            driver.communicate()
+
+
+def struck(folder: Path, batches: int, blows: int, seed: int = 0, kinds: Sequence[str] = KINDS) -> Outcome:
+    """Run the pipeline and strike it so often, by these kinds of blows in turn."""
     rng = random.Random(seed)
     data = rows(batches, seed)
     for name, listed in data.items():
         write_stream(folder / name, listed, batches)
-    made = {True: 0, False: 0}
-    with cluster(folder) as (master, workers), (folder / "errors").open("w") as errors:
-        command = [sys.executable, "-m", "tests.bench.executor_kills", "--work", str(folder), "--master", master]
-        environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
-        driver = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
-        try:
-            seen, deadline, copied = 0, time.monotonic() + PATIENCE, set[Path]()
-            while sum(made.values()) < blows and driver.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.02)
-                copied.update(copies(folder))
-                if committed(folder) <= seen or not in_mid_batch(folder):
-                    continue
-                time.sleep(rng.random() / 2)
-                alive = executors(workers)
-                kill = made[False] > made[True]
-                if alive and strike(rng.choice(alive), kill):
-                    made[kill] += 1
-                    seen, deadline = committed(folder), time.monotonic() + PATIENCE
-            said, _ = driver.communicate(timeout=PATIENCE)
-            gone_by = time.monotonic() + LAST_WORDS
-            while copies(folder) and time.monotonic() < gone_by:
-                time.sleep(0.1)
-        finally:
-            driver.kill()
-    if driver.returncode:
-        raise RuntimeError(f"the pipeline failed: {(folder / 'errors').read_text()[-4000:]}")
+    made: Counter[str] = Counter()
+    copied: set[Path] = set()
+    said = ""
+    with cluster(folder) as (master, workers):
+        seen = 0
+        while not said:
+            with driven(folder, master, made["driver"]) as driver:
+                deadline = time.monotonic() + PATIENCE
+                while made.total() < blows and driver.poll() is None and time.monotonic() < deadline:
+                    time.sleep(0.02)
+                    copied.update(copies(folder))
+                    if committed(folder) <= seen or not in_mid_batch(folder):
+                        continue
+                    time.sleep(rng.random() / 2)
+                    kind = kinds[made.total() % len(kinds)]
+                    if kind == "driver":
+                        made[kind] += 1
+                        seen = committed(folder)
+                        break
+                    alive = executors(workers)
+                    if alive and strike(rng.choice(alive), kind):
+                        made[kind] += 1
+                        seen, deadline = committed(folder), time.monotonic() + PATIENCE
+                else:
+                    said, _ = driver.communicate(timeout=PATIENCE)
+                    if driver.returncode:
+                        raise RuntimeError(f"the pipeline failed: {(folder / 'errors').read_text()[-4000:]}")
+        gone_by = time.monotonic() + LAST_WORDS
+        while copies(folder) and time.monotonic() < gone_by:
+            time.sleep(0.1)
     expected = Counter(tuple(row["id"] for row in result) for result in nested_loop(QUERY, data))
     found = written(folder)
     events = list(logged(folder))
     ends = [event for event in events if event["Event"] == "SparkListenerTaskEnd"]
     return Outcome(
-        killed=made[True],
-        halted=made[False],
+        blows=made,
+        batches=committed(folder),
+        merges=merges(folder),
         expected=expected.total(),
         wrong=((expected - found) + (found - expected)).total(),
         executors_lost=sum(1 for event in events if event["Event"] == "SparkListenerExecutorRemoved"),
@@ -240,30 +264,34 @@ def in_mid_batch(folder: Path) -> bool:
 
 
 def logged(folder: Path) -> Iterator[Mapping[str, Any]]:
-    for file in (folder / "events").iterdir():
+    for file in sorted((folder / "events").iterdir()):
         for line in file.read_text().splitlines():
-            yield json.loads(line)
+            with suppress(ValueError):  # a driver that was killed may leave half a line
+                yield json.loads(line)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--batches", type=int, default=24)
     parser.add_argument("--blows", type=int, default=10)
+    parser.add_argument("--kinds", nargs="+", choices=["halt", "kill", "driver"], default=list(KINDS), help="of blows, in turn")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--work", type=Path)
     parser.add_argument("--master", default="")
+    parser.add_argument("--start", type=int, default=0)
     arguments = parser.parse_args()
     if arguments.work is not None:
-        work(arguments.work, arguments.master)
+        work(arguments.work, arguments.master, arguments.start)
         return
     with tempfile.TemporaryDirectory() as folder:
-        outcome = struck(Path(folder), arguments.batches, arguments.blows, arguments.seed)
+        outcome = struck(Path(folder), arguments.batches, arguments.blows, arguments.seed, arguments.kinds)
+    dealt = ", ".join(f"{count} of kind {kind}" for kind, count in outcome.blows.items())
     print(
-        f"{outcome.killed} kills and {outcome.halted} halts of executors in {outcome.batches} batches: {outcome.executors_lost} executors lost, "
-        f"{outcome.failed} attempts of tasks in vain, {outcome.speculated} run a second time beside the first; "
+        f"{sum(outcome.blows.values())} blows in {outcome.batches} batches ({dealt}), {outcome.merges} merges of state: "
+        f"{outcome.executors_lost} executors lost, {outcome.failed} attempts of tasks in vain, {outcome.speculated} run twice at a time; "
         f"{outcome.expected} results, {outcome.wrong} missing or doubled; {outcome.left} of {outcome.copied} folders of copies left behind"
     )
-    sys.exit(0 if outcome.right and outcome.killed else 1)
+    sys.exit(0 if outcome.right and sum(outcome.blows.values()) == arguments.blows else 1)
 
 
 if __name__ == "__main__":
