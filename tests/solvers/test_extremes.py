@@ -66,6 +66,7 @@ def test_a_cap_whose_factor_on_the_rates_is_below_the_range_ends_in_a_plan() -> 
     streams = [{"name": name, "rate": rate, "window": {"seconds": seconds}, "tuple_bytes": held} for name, rate, seconds, held in figures]
     selectivities = {"b": 7e-5, "c": 1e-4, "d": 1.4e-3, "e": 3e-4, "f": 1e-5}
     predicates = [{"left": f"a.{other}", "right": f"{other}.a", "selectivity": selectivity} for other, selectivity in selectivities.items()]
-    document = {"query": {"streams": streams, "predicates": predicates}, "resources": {"cpu": 1.0, "memory_bytes": 1e-307}}
+    options = {"time_limit": 60}  # a search that is cut off does not get there
+    document = {"query": {"streams": streams, "predicates": predicates}, "resources": {"cpu": 1.0, "memory_bytes": 1e-307}, "options": options}
     made = plan(PlanRequest.model_validate(document))
     assert not made.qualified and made.shortfall is not None
