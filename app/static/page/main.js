@@ -10,7 +10,6 @@ import { openJson } from "./json.js";
 import { Background, Lane, QUIET } from "./lane.js";
 import { fragmentOf, requestIn } from "./link.js";
 import { startSensitivity } from "./sensitivity.js";
-import { openSql } from "./sql.js";
 import { emit, load, on, shown, state, view } from "./state.js";
 import { showFigures, showWhy } from "./summary.js";
 import { startTakeaway } from "./takeaway.js";
@@ -188,7 +187,6 @@ on("loaded", () => {
   picker.value = state.example;
 });
 byId("paste").addEventListener("click", openJson);
-byId("paste-sql").addEventListener("click", openSql);
 window.addEventListener("hashchange", fromAddress);
 
 startCompare(background);
