@@ -190,7 +190,7 @@ def test_a_cell_without_rows_hears_of_a_change_too() -> None:
 
 
 def test_a_change_that_an_earlier_start_has_overruled_is_passed_over() -> None:
-    """It was written but not read when the pipeline was stopped, and started again with another plan: the first batch reads both, the start counts."""
+    """Written but not read when the pipeline was stopped, and started again with another plan: the first batch reads both, the start counts."""
     cells = Cells(FLAT)
     cells.change(CACHED)
     missed = cells._told
