@@ -28,11 +28,13 @@ class Counts:
     """Those of the pairs that satisfied the predicates."""
     cpu: float = 0.0
     shed: int = 0
+    indexed: int = 0
+    """Rows that indexes were made of, copies included: it is work, as `cpu` is."""
     sampled: bool = False
     """Whether pairs and matches are those of some rows only, because a cache answers this step."""
 
     def noted(self) -> list[Any]:
-        return [self.rows_in, self.rows_out, self.pairs, self.matched, self.cpu, self.shed, int(self.sampled)]
+        return [self.rows_in, self.rows_out, self.pairs, self.matched, self.cpu, self.shed, self.indexed, int(self.sampled)]
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from models.request import Query
+from spark_adapter.stem.skew import Frequent
 
 __all__ = ["Period", "estimates", "longest_window", "recent"]
 
@@ -80,8 +81,10 @@ class Period:
     cpu: float = 0.0
     plan: int | None = None
     """The number of the plan that made the results; None where it was one and then another, or something was being built for the next."""
+    frequent: Frequent = field(default_factory=Frequent)
+    """The most frequent values of attributes."""
     held: Mapping[str, Any] = field(default_factory=dict)
-    """As it is at the end: states, caches, distinct values and skew."""
+    """As it is at the end: states, caches and distinct values."""
 
     @classmethod
     def of(cls, line: Mapping[str, Any]) -> Period:
@@ -96,7 +99,8 @@ class Period:
                 met = (period.sampled if step["sampled"] else period.counted).setdefault(place, _Met())
                 met.pairs += step["pairs"]
                 met.matched += step["matched"]
-        period.held = {name: line.get(name, {}) for name in ("states", "caches", "distinct", "skew")}
+        period.held = {name: line.get(name, {}) for name in ("states", "caches", "distinct")}
+        period.frequent = Frequent(line.get("frequent"))
         return period
 
     @property
@@ -113,6 +117,7 @@ class Period:
                 known = mine.setdefault(place, _Met())
                 known.pairs += met.pairs
                 known.matched += met.matched
+        self.frequent.add_all(later.frequent)
         self.results += later.results
         self.cpu += later.cpu
         self.held = later.held or self.held
@@ -162,7 +167,7 @@ def estimates(query: Query, periods: Sequence[Period]) -> dict[str, Any]:
         "rates": _rates(query, whole, seconds),
         "tuple_bytes": {f"{name}.tuple_bytes": width for name, width in measured_widths.items()},
         "distinct": dict(whole.held.get("distinct") or {}),
-        "skew": dict(whole.held.get("skew") or {}),
+        "skew": whole.frequent.shares({name: seen.rows for name, seen in whole.streams.items()}),
         "selectivities": {f"predicates[{p}].selectivity": selectivities[p] for p in sorted(selectivities)},
         "how": {f"predicates[{p}].selectivity": how[p] for p in sorted(how)},
         "counts": {f"{name}.rate": seen.rows for name, seen in sorted(whole.streams.items())}

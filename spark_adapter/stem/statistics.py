@@ -65,23 +65,25 @@ class _Step:
     matched: int = 0
     cpu: float = 0.0
     shed: int = 0
+    indexed: int = 0
     sampled: int = 0
 
     def add(self, counts: Sequence[Any]) -> None:
-        rows_in, rows_out, pairs, matched, cpu, shed, sampled = counts
+        rows_in, rows_out, pairs, matched, cpu, shed, indexed, sampled = counts
         self.rows_in += rows_in
         self.rows_out += rows_out
         self.pairs += pairs
         self.matched += matched
         self.cpu += cpu
         self.shed += shed
+        self.indexed += indexed
         self.sampled |= sampled
 
     def said(self, place: Place) -> dict[str, Any]:
         operator, name, number, target, arriving, joined = place
         return (
             {"operator": operator, "input": name, "step": number, "target": target, "arriving": list(arriving), "joined": list(joined)}
-            | {"rows_in": self.rows_in, "shed": self.shed, "rows_out": self.rows_out}
+            | {"rows_in": self.rows_in, "shed": self.shed, "rows_out": self.rows_out, "indexed": self.indexed}
             | {"pairs": self.pairs, "matched": self.matched, "sampled": bool(self.sampled)}
             | {"selectivity": self.matched / self.pairs if self.pairs > 0 else None, "cpu_seconds": self.cpu}
         )
@@ -100,11 +102,6 @@ class _Figures:
     """Rows that came or probed and candidates they looked at, and what was built for another plan: the same in every run, which CPU is not."""
     restored: int = 0
     traffic: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def skew(self) -> dict[str, float]:
-        """Per attribute the share of its most frequent value."""
-        return self.frequent.shares({name: seen.rows for name, seen in self.streams.items()})
 
     def add(self, note: Mapping[str, Any]) -> None:
         for what, number in note["traffic"].items():
@@ -262,7 +259,7 @@ class Measured:
             self.total.add(note)
             self._held.add(note)
         self._values.add(notes)
-        line = self._said(batch) | {"distinct": self._values.said(), "skew": self.total.skew}
+        line = self._said(batch) | {"distinct": self._values.said(), "frequent": batch.frequent.said()}
         rates = self.measured()["rates"]
         self._periods = recent([*self._periods, Period.of(line)], longest_window(self.query, rates))
         self._measured = None
