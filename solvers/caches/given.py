@@ -12,19 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from models.fingerprint import fingerprint
-from models.plan import EstimateRequest, Plan
-from models.request import PlanRequest
+from models.plan import Plan
 from solvers.caches.cached_plan import CachedPlan, cached_plan
 from solvers.caches.candidates import CacheCandidate, Pipelines, candidate
 from solvers.common.errors import ShapeError
 from solvers.common.tolerances import ROUNDED_DOWN
-from solvers.estimate import tree_of
+from solvers.jtree.given import tree_of
 from solvers.jtree.search import Problem
 from solvers.model.cost import PricedTree
-from solvers.planner import problem_of
 
-__all__ = ["Place", "cached_at", "places_of", "with_given_caches"]
+__all__ = ["Place", "cached_at", "places_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +52,9 @@ class Place:
         return tuple(found)
 
 
-def places_of(plan: Plan, names: Sequence[str]) -> tuple[Place, ...]:
-    """The places of a document's caches, its streams in the order of `names`. Raises ShapeError."""
-    if not plan.caches:
-        return ()
-    streams = {stream.name: stream for stream in plan.query.streams}
-    query = plan.query.model_copy(update={"streams": [streams[name] for name in names]})
-    problem = problem_of(PlanRequest(query=query, costs=plan.costs))
+def places_of(plan: Plan, problem: Problem) -> tuple[Place, ...]:
+    """The places of a document's caches; `problem` is the one that the document answers. Raises ShapeError."""
+    names = problem.model.graph.names
     priced = problem.model.price(tree_of(problem, plan.operators))
     masks = {name: 1 << i for i, name in enumerate(names)}
     for operator in plan.operators:
@@ -102,26 +95,3 @@ def _candidate(problem: Problem, priced: PricedTree, place: Place) -> tuple[int,
     if found is None:
         raise ShapeError(f"{place.name} can no longer be looked up by its key", "/caches")
     return number, found
-
-
-def with_given_caches(request: EstimateRequest, priced: Plan, given: Plan) -> Plan:
-    """`priced` (the estimate of the plan's operators) with the caches of `given`. Raises ShapeError."""
-    if not given.caches:
-        return priced
-    problem = problem_of(request)
-    names = problem.model.graph.names
-    cached = cached_at(problem, problem.model.price(tree_of(problem, request.operators)), places_of(given, names))
-    caches, qualified = cached.caches(), problem.caps.admit(cached.point)
-    return priced.model_copy(
-        update={
-            "cost": priced.cost.model_copy(update={"cpu": cached.total.cpu, "memory_bytes": cached.total.memory_bytes}),
-            "caches": caches,
-            "qualified": qualified,
-            "fingerprint": fingerprint(names, priced.operators, caches),
-            "allocation": None if qualified else priced.allocation,
-            "shortfall": None if qualified else priced.shortfall,
-            # These two were computed without caches and do not hold with them.
-            "headroom": None,
-            "validity": [],
-        }
-    )
