@@ -52,10 +52,15 @@ class Place:
         return tuple(found)
 
 
+_Seen = dict[int, Pipelines]
+"""The joins of a priced tree by their positions, each looked at once for all of its caches."""
+
+
 def places_of(plan: Plan, problem: Problem) -> tuple[Place, ...]:
     """The places of a document's caches; `problem` is the one that the document answers. Raises ShapeError."""
     names = problem.model.graph.names
     priced = problem.model.price(tree_of(problem, plan.operators))
+    pipelines: _Seen = {}
     masks = {name: 1 << i for i, name in enumerate(names)}
     for operator in plan.operators:
         masks[operator.id] = sum(masks[name] for name in operator.inputs)
@@ -66,7 +71,7 @@ def places_of(plan: Plan, problem: Problem) -> tuple[Place, ...]:
             place = Place(masks[cache.operator], masks[cache.input], cache.first, cache.last, kept, name=cache.id)
         except KeyError as missing:
             raise ShapeError(f"{cache.id} names {missing.args[0]!r}, which this plan does not have", "/caches") from None
-        entries = _candidate(problem, priced, place)[1].figures.entries
+        entries = _candidate(problem, priced, place, pipelines)[1].figures.entries
         share = cache.entries / entries if 0.0 < cache.entries < entries * ROUNDED_DOWN else 1.0
         found.append(replace(place, share=share))
     for one, other in combinations(found, 2):
@@ -78,20 +83,23 @@ def places_of(plan: Plan, problem: Problem) -> tuple[Place, ...]:
 def cached_at(problem: Problem, priced: PricedTree, places: Sequence[Place]) -> CachedPlan:
     """The priced tree with caches in these places. Raises ShapeError."""
     uses = []
+    pipelines: _Seen = {}
     for place in places:
-        number, found = _candidate(problem, priced, place)
+        number, found = _candidate(problem, priced, place, pipelines)
         uses.append((number, found if place.share == 1.0 else found.with_share(problem.model, place.share)))
     return cached_plan(problem.model, problem.attributes, priced, uses)
 
 
-def _candidate(problem: Problem, priced: PricedTree, place: Place) -> tuple[int, CacheCandidate]:
+def _candidate(problem: Problem, priced: PricedTree, place: Place, pipelines: _Seen) -> tuple[int, CacheCandidate]:
     """The position of the place's join, and the cache that could stand there with all the memory it can use."""
     number = next((number for number, node in enumerate(priced.nodes) if node.mask == place.join), None)
     join = None if number is None else priced.joins[number]
     if number is None or join is None or place.arriving not in join.blocks or not 0 <= place.first <= place.last < len(join.blocks) - 1:
         raise ShapeError(f"{place.name} is on no pipeline of this plan", "/caches")
     k = join.blocks.index(place.arriving)
-    found = candidate(problem.model, problem.attributes, Pipelines.of(join), k, place.first, place.last, place.kept)
+    if number not in pipelines:
+        pipelines[number] = Pipelines.of(join)
+    found = candidate(problem.model, problem.attributes, pipelines[number], k, place.first, place.last, place.kept)
     if found is None:
         raise ShapeError(f"{place.name} can no longer be looked up by its key", "/caches")
     return number, found

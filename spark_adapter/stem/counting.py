@@ -24,15 +24,26 @@ class Counts:
     rows_out: int = 0
     pairs: float = 0.0
     """Of an arriving row and a row of the target, within their windows."""
-    matched: int = 0
+    looked: float = 0.0
+    """Those of the pairs that were looked at: where a cache answers the step, some stand for the others."""
+    matched: float = 0.0
     """Those of the pairs that satisfied the predicates."""
+    variance: float = 0.0
+    """Of `matched`, by chance: as much as itself where all pairs were looked at, else more."""
     cpu: float = 0.0
     shed: int = 0
     sampled: bool = False
-    """Whether pairs and matches are those of some rows only, because a cache answers this step."""
+    """Whether pairs and matches follow from some rows only, because a cache answers this step."""
+
+    def met(self, pairs: float, matched: int, each: float = 1.0) -> None:
+        """Pairs and matches of rows that stand for `each` as many."""
+        self.looked += pairs
+        self.pairs += each * pairs
+        self.matched += each * matched
+        self.variance += each * each * matched
 
     def noted(self) -> list[Any]:
-        return [self.rows_in, self.rows_out, self.pairs, self.matched, self.cpu, self.shed, int(self.sampled)]
+        return [self.rows_in, self.rows_out, self.pairs, self.matched, self.looked, self.variance, self.cpu, self.shed, int(self.sampled)]
 
 
 @dataclass(slots=True)

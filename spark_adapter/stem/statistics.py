@@ -62,17 +62,21 @@ class _Step:
     rows_in: int = 0
     rows_out: int = 0
     pairs: float = 0.0
-    matched: int = 0
+    matched: float = 0.0
+    looked: float = 0.0
+    variance: float = 0.0
     cpu: float = 0.0
     shed: int = 0
     sampled: int = 0
 
     def add(self, counts: Sequence[Any]) -> None:
-        rows_in, rows_out, pairs, matched, cpu, shed, sampled = counts
+        rows_in, rows_out, pairs, matched, looked, variance, cpu, shed, sampled = counts
         self.rows_in += rows_in
         self.rows_out += rows_out
         self.pairs += pairs
         self.matched += matched
+        self.looked += looked
+        self.variance += variance
         self.cpu += cpu
         self.shed += shed
         self.sampled |= sampled
@@ -82,7 +86,7 @@ class _Step:
         return (
             {"operator": operator, "input": name, "step": number, "target": target, "arriving": list(arriving), "joined": list(joined)}
             | {"rows_in": self.rows_in, "shed": self.shed, "rows_out": self.rows_out}
-            | {"pairs": self.pairs, "matched": self.matched, "sampled": bool(self.sampled)}
+            | {"pairs": self.pairs, "matched": self.matched, "looked": self.looked, "variance": self.variance, "sampled": bool(self.sampled)}
             | {"selectivity": self.matched / self.pairs if self.pairs > 0 else None, "cpu_seconds": self.cpu}
         )
 
