@@ -95,16 +95,17 @@ def description(endpoint: Endpoint) -> str:
 def request_body(endpoint: Endpoint) -> dict[str, Any]:
     """The request body of an endpoint, with the examples that are its own."""
     content: dict[str, Any] = {"schema": {"$ref": REFERENCE.format(model=endpoint.request.__name__)}}
-    examples = _examples() if endpoint.operation_id == "plan" else {}
+    examples = _examples(endpoint)
     if examples:
         content["examples"] = examples
     # Without a key or with one: whether it is asked for is the service's setting.
     return {"requestBody": {"required": True, "content": {"application/json": content}}, "security": [{}, {"ApiKey": []}]}
 
 
-def _examples() -> dict[str, Any]:
-    """Every file of openapi/examples, by its name."""
-    return {file.stem: {"value": json.loads(file.read_text("utf-8"))} for file in sorted(EXAMPLES.glob("*.json"))}
+def _examples(endpoint: Endpoint) -> dict[str, Any]:
+    """By their names, the files of openapi/examples: of plan requests those in the folder itself, of others those in a folder of the operation's name."""
+    folder = EXAMPLES if endpoint.operation_id == "plan" else EXAMPLES / endpoint.operation_id
+    return {file.stem: {"value": json.loads(file.read_text("utf-8"))} for file in sorted(folder.glob("*.json"))}
 
 
 def describe(app: FastAPI) -> dict[str, Any]:

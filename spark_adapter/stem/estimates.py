@@ -290,7 +290,7 @@ def _observed(query: Query, met: Mapping[Pair, _Met]) -> list[dict[str, Any]]:
                 seen = met[left, right]
                 product = sigma[left][0] * sigma[right][0] * seen.selectivity
                 matches = min(sigma[left][1], sigma[right][1], seen.seen)
-                made.setdefault(left | right, []).append((product, seen.pairs, matches))
+                made.setdefault(left | right, []).append((product, seen.as_looked.pairs, matches))
         for names, ways in made.items():
             if len(names) == size:
                 pairs = math.fsum(weight for _, weight, _ in ways)

@@ -103,7 +103,7 @@ def test_what_is_no_run_is_told_so_and_half_a_line_is_passed_over(
             assert not it.page.is_visible("#run-body")
         opened(it, folder / STATISTICS, half)
         it.page.wait_for_selector("#run-charts svg")
-        assert "1 lines could not be read" in it.page.inner_text("#run-note")
+        assert "1 line could not be read" in it.page.inner_text("#run-note")
 
 
 def test_a_run_fits_a_phone_and_axe_finds_nothing_serious(page_service: Service, recorded: tuple[Path, list[Decision]]) -> None:

@@ -48,7 +48,7 @@ function show(recording) {
   panes ??= ["before", "after"].map((name) => new TreePane(byId(`run-${name}`), `the plan ${name}`, pointed));
   const changes = recording.plans.length - 1;
   const length = words.seconds(recording.points.at(-1).to);
-  const broken = recording.broken ? `; ${recording.broken} lines could not be read` : "";
+  const broken = recording.broken ? `; ${counted(recording.broken, "line")} could not be read` : "";
   say(byId("run-note"), `${recording.batches} batches, ${length} of event time, ${counted(changes, "change")}, ${recording.looks.length} looks that kept the plan${broken}`);
   view = { recording, chosen: changes, point: recording.points.length - 1, charts: null };
   const slider = byId("run-point");
