@@ -103,7 +103,7 @@ def request_body(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _examples(endpoint: Endpoint) -> dict[str, Any]:
-    """By their names, the files of openapi/examples: of plan requests those in the folder itself, of others those in a folder of the operation's name."""
+    """By their names, the files of openapi/examples: of plan requests those in the folder itself, of others those in one of the operation's name."""
     folder = EXAMPLES if endpoint.operation_id == "plan" else EXAMPLES / endpoint.operation_id
     return {file.stem: {"value": json.loads(file.read_text("utf-8"))} for file in sorted(folder.glob("*.json"))}
 
