@@ -131,8 +131,8 @@ def price(problem: Problem, way: Way) -> Priced:
     return Priced(problem, way, tree, cached, shared)
 
 
-def way_of_plan(problem: Problem, plan: Plan) -> Way:
-    """The way that a plan document describes, in the terms of a problem of the same streams."""
+def way_of_plan(problem: Problem, plan: Plan, before: Problem) -> Way:
+    """The way that a plan document describes, in the terms of a problem of the same streams. `before`: what the plan was made for."""
     names = problem.model.graph.names
     masks = {name: 1 << i for i, name in enumerate(names)}
     hashed = {}
@@ -142,7 +142,7 @@ def way_of_plan(problem: Problem, plan: Plan) -> Way:
         for pipeline in operator.pipelines if len(blocks) == 2 else ():
             for probe in pipeline.probes:
                 hashed[blocks[pipeline.input], blocks[probe.target]] = probe.algorithm is Algorithm.HASH
-    places = places_of(plan, answered_by(plan, names)) if plan.caches else ()
+    places = places_of(plan, before if plan.made_for is None else answered_by(plan, names)) if plan.caches else ()
     return Way(tree_of(problem, plan.operators), places, _shares(plan.allocation, names), hashed)
 
 

@@ -127,7 +127,7 @@ def test_a_sample_counts_by_the_rows_that_it_stands_for() -> None:
         for each in (with_caches(plan, places), plan)
     )
     assert counted < 0.05
-    assert sampled == pytest.approx(counted, rel=0.3)
+    assert counted / 2 < sampled < 2 * counted, "some sixty rows were looked at"
 
 
 def test_hits_and_misses_are_those_of_each_batch_and_of_the_run() -> None:
