@@ -9,8 +9,8 @@ with `--default-costs`, which are paper 3's, caches look better than they are he
 1. Paper 1, Fig. 12. R(A) ⋈ S(A, B) ⋈ T(B) as one multi-way join; values come in the same order in all streams, once each in R and S and
    five times in T, whose rate is five times theirs. For a third of the time the rate of R is twenty times as high, each value coming
    twenty times. The same once more with twenty rows of S for a row of T, of which one has a partner in R. Fixed choices: no cache; the best
-   caches before and in the burst, by the default costs where those measured here would have none. Printed is the share of all lookups that a cache answered and the rows
-   that came per CPU second, before, in and after the burst; for the adaptive run its changes.
+   caches before and in the burst, by the default costs where those measured here would have none. Printed is the share of all lookups
+   that a cache answered and the rows that came per CPU second, before, in and after the burst; for the adaptive run its changes.
 2. Paper 2, Fig. 6. A chain A–B–C–D whose selectivities go from SEL1 (0.01, 0.01, 0.05) to SEL2 (0.03, 0.03, 0.05) at three tenths and to
    SEL3 (0.03, 0.03, 0.1) at seven tenths of the time, for windows of a hundred rows: here windows hold more, and selectivities are less by as
    much, so that a row finds as many. Beyond the paper, the rate of A doubles in the last two tenths. The CPU is capped
