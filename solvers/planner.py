@@ -7,7 +7,7 @@ import math
 from models.plan import EstimateRequest, Plan
 from models.request import PlanRequest
 from solvers.caches.claims import can_exist
-from solvers.caches.in_plans import caches_in_plans
+from solvers.caches.in_plans import Known, caches_in_plans
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.jtree.registry import run
 from solvers.jtree.search import Found, Problem
@@ -33,13 +33,16 @@ def plan(request: PlanRequest, progress: Progress = NOBODY) -> Plan:
     return made
 
 
-def best(problem: Problem, deadline: Deadline) -> Outcome:
-    """The best plan with its caches and, where nothing fits, its allocation; what is proven of it beyond its tree is not worked out yet."""
+def best(problem: Problem, deadline: Deadline, known: Known | None = None) -> Outcome:
+    """The best plan with its caches and, where nothing fits, its allocation; what is proven of it beyond its tree is not worked out yet.
+
+    `known`: what was found out of caches in this problem's trees before.
+    """
     tree = search(problem, deadline)
     deadline.progress.found((tree.best,))
     deadline.progress.doing("choosing caches")
     choosing = _before_writing(problem, tree, deadline)
-    cached = caches_in_plans(problem, tree, choosing)
+    cached = caches_in_plans(problem, tree, choosing, known)
     caches_tried = can_exist(problem.model, problem.options.caches)
     outcome = chosen(tree, cached, choosing.termination(tree.termination) if caches_tried else tree.termination)
     return allocated(problem, outcome, choosing)

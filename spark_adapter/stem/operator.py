@@ -281,12 +281,12 @@ class _Batch:
             admitted = self._admitted(partial, step, counts)
             if met:
                 started = time.process_time()
-                counts.pairs += pairs_within(admitted, parts, self.windows.counted) * self.grid.meeting(step.arriving, members)
+                counts.met(pairs_within(admitted, parts, self.windows.counted) * self.grid.meeting(step.arriving, members), 0)
                 counts.cpu += time.process_time() - started
             for found in _timed(counts, joined(self.windows, [admitted], parts, step, effort=effort)):
                 if met:
                     counts.rows_out += found.height
-                    counts.matched += found.height
+                    counts.met(0.0, found.height)
                 yield found
         counts.indexed = effort.indexed
 
@@ -294,41 +294,53 @@ class _Batch:
         step = route.steps[segment.first]
         counts = self.tally.at(join.name, route.name, segment.first)
         visible = [self.state.visible(join, k, making.target) for making in segment.steps]
-        profiled = False
+        profile: list[tuple[Counts, float, int, float]] = []
+        arrived = first = 0
         met = self.grid.home(self.cell, (*step.arriving, *(name for making in segment.steps for name in making.target.split("+"))))
         for partial in frames:
             admitted = self._admitted(partial, step, counts)
             if not admitted.height:
                 continue
-            if not profiled:
-                self._profile(join, k, route, segment, admitted)
-                profiled = True
+            if not arrived:
+                first = admitted.height
+                profile = self._profile(join, k, route, segment, admitted)
+            arrived += admitted.height
             for found in _timed(counts, self.caches.answer(segment, admitted, visible)):
                 if met:
                     counts.rows_out += found.height
                 yield found
+        for profiled, pairs, matched, each in profile:
+            profiled.met(pairs, matched, each * arrived / first)
 
-    def _profile(self, join: Join, k: int, route: Route, segment: Segment, arrived: pl.DataFrame) -> None:
-        """Send a few rows through the steps that a cache answers, and count what these would make (paper 1, App. A).
+    def _profile(self, join: Join, k: int, route: Route, segment: Segment, arrived: pl.DataFrame) -> list[tuple[Counts, float, int, float]]:
+        """Send a few rows through the steps that a cache answers, and see what these would make (paper 1, App. A).
 
-        Chosen by their hash, at each step anew, so that a replay counts the same; what they find is thrown away.
+        Chosen by their hash, at each step anew, so that a replay counts the same; what they find is thrown away. Per step: where it counts, pairs
+        and matches, and how many of the rows that arrived each of those that were sent stands for, so that a batch, a cell or a plan with
+        few rows does not weigh as much as one with many.
         """
+        found: list[tuple[Counts, float, int, float]] = []
+        each = 1.0
         frame: pl.DataFrame | None = arrived
         for i in range(segment.first, segment.last + 1):
             if frame is None:
-                return
+                break
             step = route.steps[i]
             counts = self.tally.at(join.name, route.name, i)
             counts.sampled = True
             few = chosen(frame, PROFILED / frame.height, step.salt ^ 1)
+            if not few.height:
+                break
+            each *= frame.height / few.height
             members = step.target.split("+")
             parts = self.state.visible(join, k, step.target)
             started = time.process_time()
             frame = stacked(joined(self.windows, [few], parts, step))
             if self.grid.home(self.cell, (*step.arriving, *members)):
-                counts.pairs += pairs_within(few, parts, self.windows.counted) * self.grid.meeting(step.arriving, members)
-                counts.matched += 0 if frame is None else frame.height
+                pairs = pairs_within(few, parts, self.windows.counted) * self.grid.meeting(step.arriving, members)
+                found.append((counts, pairs, 0 if frame is None else frame.height, each))
             counts.cpu += time.process_time() - started
+        return found
 
 
 def _timed(counts: Counts, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
