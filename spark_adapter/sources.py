@@ -6,7 +6,8 @@ Each stream becomes a streaming DataFrame with
     a_<attribute>   one column per attribute that a predicate names, in the type that the predicates compare in
     row             a struct of the source columns that the result needs
 
-Rows without an event time, or without a value in an attribute, can be in no result and are left out here.
+Rows that the binding's condition does not let in, rows without an event time, and rows without a value in an attribute can be in no result
+and are left out here.
 Everything found wrong is reported together; nothing runs until a pipeline is started.
 """
 
@@ -117,6 +118,11 @@ def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: Spark
     except SPARK_ERRORS as error:
         faults.append((f"{at}/source", f"Spark cannot open the source of {name}: {said(error)}{_package(binding.source.format, error, spark)}"))
         return None
+    if binding.where:
+        try:
+            frame = frame.where(_condition(name, binding.where, frame, spark))
+        except ExpressionError as error:
+            faults.append((f"{at}/where", f"the condition on {name}, {error}"))
     event_time = F.lit(None).cast("timestamp")
     try:
         event_time = column_or_expression(spark, frame, binding.event_time)
@@ -143,6 +149,15 @@ def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: Spark
             hint = "" if given else f"; say under columns what {attribute} is, among {', '.join(frame.columns)}"
             faults.append((f"{at}/columns/{attribute}", f"{name}.{attribute}, {error}{hint}"))
     return _Opened(frame, event_time, columns)
+
+
+def _condition(name: str, text: str, frame: DataFrame, spark: SparkSession) -> Column:
+    """Which rows take part. A row for which that is null does not."""
+    condition = column_or_expression(spark, frame, text)
+    kind = frame.select(condition).schema[0].dataType
+    if not isinstance(kind, T.BooleanType):
+        raise ExpressionError(f"{text!r}, is {kind.simpleString().upper()}; it must be true or false, for example {text} > 0")
+    return condition
 
 
 def _wrong_silence(name: str, text: str, spark: SparkSession) -> Iterator[Fault]:

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
+from app.service.body import decode_yaml
 from app.service.endpoints import ENDPOINTS, Endpoint
 from app.service.problems import PROBLEM_MEDIA_TYPE, TITLES
 from app.service.stream import EVENT_STREAM
@@ -95,16 +96,26 @@ def description(endpoint: Endpoint) -> str:
 def request_body(endpoint: Endpoint) -> dict[str, Any]:
     """The request body of an endpoint, with the examples that are its own."""
     content: dict[str, Any] = {"schema": {"$ref": REFERENCE.format(model=endpoint.request.__name__)}}
-    examples = _examples() if endpoint.operation_id == "plan" else {}
-    if examples:
-        content["examples"] = examples
+    if endpoint.operation_id in EXAMPLES_OF:
+        content["examples"] = EXAMPLES_OF[endpoint.operation_id]()
     # Without a key or with one: whether it is asked for is the service's setting.
     return {"requestBody": {"required": True, "content": {"application/json": content}}, "security": [{}, {"ApiKey": []}]}
 
 
-def _examples() -> dict[str, Any]:
-    """Every file of openapi/examples, by its name."""
+def _requests() -> dict[str, Any]:
+    """Every request of openapi/examples, by its name."""
     return {file.stem: {"value": json.loads(file.read_text("utf-8"))} for file in sorted(EXAMPLES.glob("*.json"))}
+
+
+def _queries() -> dict[str, Any]:
+    """Every SQL query of openapi/examples, with its statistics, by its name."""
+    return {
+        file.stem: {"value": {"sql": file.read_text("utf-8"), "statistics": decode_yaml(file.with_suffix(".stats.yaml").read_bytes())}}
+        for file in sorted(EXAMPLES.glob("*.sql"))
+    }
+
+
+EXAMPLES_OF = {"plan": _requests, "request_from_sql": _queries}
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
