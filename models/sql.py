@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.base import Identifier, Model, Number, Positive
+from models.base import Identifier, Model, Number, Positive, Whole
 from models.bindings import BindingsDraft
 from models.request import (
     MAX_OBSERVED,
@@ -17,12 +17,13 @@ from models.request import (
     Observed,
     Options,
     PlanRequest,
+    Query,
     Reference,
     Resources,
     is_none,
 )
 
-__all__ = ["PredicateStatistics", "SqlMeaning", "SqlRequest", "Statistics", "StreamStatistics"]
+__all__ = ["MeantOptions", "MeantRequest", "PredicateStatistics", "SqlMeaning", "SqlRequest", "Statistics", "StreamStatistics"]
 
 MAX_SQL = 100_000  # characters; a join of 200 streams with long names takes a third of that
 
@@ -88,14 +89,47 @@ class SqlRequest(Model):
     """The query."""
     dialect: Annotated[str, Field(max_length=63, examples=["spark"])] = "spark"
     """How it is written: spark, flink, postgres, or another dialect of sqlglot."""
-    statistics: Statistics = Statistics()
+    # A factory, so that the document has no default for it: clients in Java cannot write one of objects in objects.
+    statistics: Annotated[Statistics, Field(default_factory=Statistics)]
     """What the query does not say."""
+
+
+class MeantOptions(Model):
+    """How to search, as the statistics said. The names are text: what is read in an answer may not get values that it never had, and new searches come."""
+
+    method: Annotated[str, Field(max_length=63, examples=["auto"])]
+    """Which search to run."""
+    caches: Annotated[str, Field(max_length=63, examples=["auto"])]
+    """Which caches the plan may use."""
+    time_limit: Annotated[Number, Field(examples=[1.0])]
+    """Seconds the search may take."""
+    seed: Annotated[Whole, Field(examples=[0])]
+    """Seed of whatever is random in the search."""
+
+
+class MeantRequest(Model):
+    """The plan request that a query means: the same document as POST /v1/plans and POST /v1/frontiers take."""
+
+    query: Query
+    """The join graph."""
+    resources: Resources
+    """Caps on CPU and memory."""
+    costs: Costs
+    """Cost constants."""
+    objective: Annotated[Objective, Field(examples=["min_cpu"])]
+    """What to make best among the plans within the caps."""
+    options: MeantOptions
+    """How to search."""
+
+    def to_plan(self) -> PlanRequest:
+        """As the planner takes it."""
+        return PlanRequest.model_validate(self.model_dump())
 
 
 class SqlMeaning(Model):
     """What a SQL query means."""
 
-    request: PlanRequest
+    request: MeantRequest
     """What POST /v1/plans and POST /v1/frontiers take."""
     bindings: BindingsDraft
     """Columns, conditions and result columns, in Spark's SQL: bindings without sources, sink and checkpoint."""

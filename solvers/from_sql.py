@@ -13,7 +13,7 @@ from sqlglot import exp
 from models.bindings import BindingsDraft
 from models.faults import errors_of
 from models.request import PlanRequest
-from models.sql import SqlMeaning, SqlRequest, Statistics
+from models.sql import MeantRequest, SqlMeaning, SqlRequest, Statistics
 from solvers.common.errors import SqlError
 from solvers.sql.bounds import kept_bounds, tightest, windows
 from solvers.sql.columns import Columns
@@ -99,11 +99,11 @@ def _bindings(joined: From, conditions: Conditions, attributes: Attributes, resu
         raise SqlError([("/sql", f"{where.rpartition('/')[2]}: {what}") for where, what in errors_of(failure, BindingsDraft)]) from None
 
 
-def _request(given: Statistics, figures: Figures, predicates: list[Named]) -> PlanRequest:
+def _request(given: Statistics, figures: Figures, predicates: list[Named]) -> MeantRequest:
     rest = {name: getattr(given, name) for name in ("resources", "costs", "objective", "options")}
     query = {"streams": figures.streams(), "predicates": figures.predicates(predicates), "observed": given.observed}
     try:
-        return PlanRequest.model_validate({"query": query, **rest})
+        return MeantRequest.model_validate(PlanRequest.model_validate({"query": query, **rest}).model_dump())
     except ValidationError as failure:
         # Only measured sub-joins, and the number of streams, have not been looked at before.
         errors = [(where.replace("/query/observed", "/statistics/observed"), what) for where, what in errors_of(failure, PlanRequest)]

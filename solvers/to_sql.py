@@ -95,8 +95,7 @@ def _needed(streams: tuple[str, ...], bounds: dict[Pair, Bound]) -> set[Pair]:
 
     Where event times are at a fixed distance from each other, each of several bounds may follow from the others: then all are needed.
     """
-    lengths = np.array([[0 if i == j else bounds[i, j].length for j in streams] for i in streams], dtype=np.int64)
-    distance = shortest(lengths)
+    distance = shortest(streams, ((i, j, bounds[i, j].length) for i in streams for j in streams if i != j))
     if (distance + distance.T)[~np.eye(len(streams), dtype=bool)].min() <= 0:
         return {(i, j) for i in streams for j in streams if i != j}
     needed = set()

@@ -106,7 +106,7 @@ def _read_sql(file: Path, dialect: str) -> PlanRequest:
     if len(stats) > 1:
         raise CheckInputError(f"{file.parent}: has {' and '.join(path.name for path in stats)}; keep one")
     try:
-        return meaning_of(read_sql(str(file)), str(file), str(stats[0]) if stats else None, dialect).request
+        return meaning_of(read_sql(str(file)), str(file), str(stats[0]) if stats else None, dialect).request.to_plan()
     except RefusedError as refused:
         raise CheckInputError(str(refused)) from None
 

@@ -2,34 +2,32 @@
 
 The problem: a query bounds how much later one stream's rows may be than another's, for some pairs; a request has one window T_i per stream
 and means ts_j − ts_i ≤ T_i for all j. The method: what is bounded for some pairs is bounded for others by way of them, as tightly as the
-shortest path says (Floyd and Warshall, O(n³)). T_i is the largest of these bounds on ts_j − ts_i over all j, so every row of the
+shortest path says (networkx's Floyd–Warshall over arrays, O(n³)). T_i is the largest of these bounds on ts_j − ts_i over all j, so every row of the
 query's answer is within the windows; a pair that the query bounds more tightly than its window keeps that as a predicate, so no
 other row is. Guarantee: windows and predicates together mean exactly what the query's comparisons mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sqlglot import exp
 
-from solvers.sql.intervals import LONGEST
 from solvers.sql.text import FaultError, Text
 
 __all__ = ["Bound", "Pair", "kept_bounds", "share", "shortest", "tightest", "windows"]
 
-NEVER = 1 << 61
-"""No bound. Sums of two still fit 64 bits, and a path of 200 of the longest intervals takes it nowhere near its half."""
-assert 200 * LONGEST < NEVER // 2
+EXACT = 1 << 53
+"""Microseconds, some 285 years: up to here sums of whole numbers are exact in the doubles that the paths are computed in."""
 
 SHORTEST = 1
 """Microseconds: the window of a stream that is never before another. A window has to have a length, and event times are no finer."""
 
 Pair = tuple[str, str]
-Distances = np.ndarray[Any, np.dtype[np.int64]]
+Distances = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,27 +60,29 @@ def windows(text: Text, streams: Mapping[str, exp.Expr], bounds: Mapping[Pair, B
     Raises FaultError where a pair is not bounded, or where no rows can satisfy the bounds.
     """
     names = list(streams)
-    place = {name: k for k, name in enumerate(names)}
-    distance = np.full((len(names), len(names)), NEVER, dtype=np.int64)
-    np.fill_diagonal(distance, 0)
-    for (i, j), bound in bounds.items():
-        distance[place[i], place[j]] = bound.length
-    distance = shortest(distance)
+    longest: dict[str, int] = dict.fromkeys(names, 0)
+    for (i, _), bound in bounds.items():
+        longest[i] = max(longest[i], abs(bound.length))
+    if sum(longest.values()) >= EXACT:
+        far = max(bounds.values(), key=lambda bound: abs(bound.length))
+        raise text.fault(far.node, "the bounds on time add up to more than 285 years; shorten the longest")
+    distance = shortest(names, ((i, j, bound.length) for (i, j), bound in bounds.items()))
     for itself in (names[at] for at in np.flatnonzero(np.diagonal(distance) < 0)):
         bound = next(bound for (earlier, _), bound in bounds.items() if earlier == itself)
         raise text.fault(bound.node, f"no rows satisfy these bounds on time: {itself} would have to be earlier than itself")
-    for one, other in np.argwhere(distance > NEVER // 2):
+    for one, other in np.argwhere(np.isinf(distance)):
         raise _unbounded(text, names[one], names[other], streams, event_times)
-    return {name: max(SHORTEST, int(distance[place[name]].max())) for name in names}
+    return {name: max(SHORTEST, int(distance[place].max())) for place, name in enumerate(names)}
 
 
-def shortest(distance: Distances) -> Distances:
-    """The length of the shortest path between every two. Stops as soon as some stream is before itself: it would go round for ever."""
-    for k in range(len(distance)):
-        distance = np.minimum(distance, distance[:, k, None] + distance[None, k, :])
-        if np.diagonal(distance).min() < 0:
-            break
-    return distance
+def shortest(names: Sequence[str], edges: Iterable[tuple[str, str, int]]) -> Distances:
+    """The length of the shortest path from each to each, infinite where there is none, and below 0 from one that is before itself to itself."""
+    import networkx as nx  # here because it takes most of a second, and only SQL needs it
+
+    graph = nx.DiGraph()
+    graph.add_nodes_from(names)
+    graph.add_weighted_edges_from(edges)
+    return np.asarray(nx.floyd_warshall_numpy(graph, nodelist=list(names)), dtype=np.float64)
 
 
 def _unbounded(text: Text, i: str, j: str, streams: Mapping[str, exp.Expr], event_times: Mapping[str, exp.Expr]) -> FaultError:
