@@ -90,12 +90,12 @@ class SqlRequest(Model):
     dialect: Annotated[str, Field(max_length=63, examples=["spark"])] = "spark"
     """How it is written: spark, flink, postgres, or another dialect of sqlglot."""
     # A factory, so that the document has no default for it: clients in Java cannot write one of objects in objects.
-    statistics: Annotated[Statistics, Field(default_factory=Statistics)]
+    statistics: Statistics = Field(default_factory=Statistics)
     """What the query does not say."""
 
 
 class MeantOptions(Model):
-    """How to search, as the statistics said. The names are text: what is read in an answer may not get values that it never had, and new searches come."""
+    """How to search, as the statistics said. Names are text here: an answer may not get values that it never had, and new searches come."""
 
     method: Annotated[str, Field(max_length=63, examples=["auto"])]
     """Which search to run."""

@@ -7,13 +7,13 @@ Bodies are read by workers, not by FastAPI, so FastAPI does not see the request 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
+from app.files import EXAMPLES
 from app.service.body import decode_yaml
 from app.service.endpoints import ENDPOINTS, Endpoint
 from app.service.problems import PROBLEM_MEDIA_TYPE, TITLES
@@ -23,7 +23,6 @@ from models.progress import Incumbent
 
 __all__ = ["SERVICE_PROBLEMS", "SOLVE_PROBLEMS", "describe", "description", "document", "request_body", "solve_responses"]
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "openapi" / "examples"
 REFERENCE = "#/components/schemas/{model}"
 
 INFO = """A plan server for n-way joins over windows of streams.
