@@ -251,7 +251,7 @@ def test_nobody_waits_for_a_worker_longer_than_the_setting_says() -> None:
 
 def test_not_ready_until_every_worker_is_warm() -> None:
     with unruly(workers=2) as (client, pool):
-        assert client.get("/readyz").json() == {"status": "ready", "workers": 2}
+        assert client.get("/readyz").json()["workers"] == 2
         refused: list[httpx.Response] = []
 
         def caught() -> bool:
