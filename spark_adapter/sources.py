@@ -13,7 +13,7 @@ Everything found wrong is reported together; nothing runs until a pipeline is st
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,15 +22,18 @@ from pyspark.sql import types as T  # noqa: N812 - everyone's name for it
 
 from models.bindings import Bindings, StreamBinding
 from models.plan import Plan
-from models.request import Comparison, Query
+from models.request import Comparison, PlanRequest, Query
 from spark_adapter.documents import check_tree
 from spark_adapter.errors import BindingError, Fault
 from spark_adapter.expressions import SPARK_ERRORS, ExpressionError, analyzed, column_or_expression, milliseconds, quietly, quoted, references, said
 
-__all__ = ["attributes", "read_streams", "result_columns"]
+__all__ = ["Opener", "attributes", "read_batches", "read_streams", "result_columns"]
 
 Attribute = tuple[str, str]
 """(stream, attribute)."""
+
+Opener = Callable[[str, StreamBinding], DataFrame]
+"""The rows of a stream as its source has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +65,36 @@ def result_columns(plan: Plan, bindings: Bindings) -> list[Column]:
 def read_streams(plan: Plan, bindings: Bindings, spark: SparkSession) -> dict[str, DataFrame]:
     """The plan's streams, in the shape above. Raises PlanError or BindingError with all faults found."""
     check_tree(plan)
+
+    def opened(_: str, binding: StreamBinding) -> DataFrame:
+        reader = spark.readStream.format(binding.source.format).options(**binding.source.options)
+        return (reader.schema(binding.source.schema_) if binding.source.schema_ else reader).load()
+
     with quietly():
-        return _read(plan, bindings, spark)
+        return _read(plan, bindings, spark, opened)
 
 
-def _read(plan: Plan, bindings: Bindings, spark: SparkSession) -> dict[str, DataFrame]:
+def read_batches(asked: PlanRequest, bindings: Bindings, spark: SparkSession) -> dict[str, DataFrame]:
+    """What the sources of a request's streams hold now, in the same shape. Raises BindingError with all faults found."""
+
+    def opened(_: str, binding: StreamBinding) -> DataFrame:
+        # Where a stream begins does not concern a batch, and Kafka refuses "latest" there.
+        options = {name: value for name, value in binding.source.options.items() if name.lower() != "startingoffsets"}
+        reader = spark.read.format(binding.source.format).options(**options)
+        return (reader.schema(binding.source.schema_) if binding.source.schema_ else reader).load()
+
+    with quietly():
+        return _read(asked, bindings, spark, opened)
+
+
+def _read(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession, opener: Opener) -> dict[str, DataFrame]:
     faults = list(_names(plan, bindings, spark))
     opened: dict[str, _Opened] = {}
     wanted = attributes(plan.query)
     for stream in plan.query.streams:
         binding = bindings.streams.get(stream.name)
         if binding is not None:
-            source = _open(stream.name, binding, wanted[stream.name], spark, faults)
+            source = _open(stream.name, binding, wanted[stream.name], spark, faults, opener)
             if source is not None:
                 opened[stream.name] = source
     types = _comparison_types(plan.query, opened, faults)
@@ -83,7 +104,7 @@ def _read(plan: Plan, bindings: Bindings, spark: SparkSession) -> dict[str, Data
     return {name: _shaped(source, bindings.streams[name], name, types, needed[name]) for name, source in opened.items()}
 
 
-def _names(plan: Plan, bindings: Bindings, spark: SparkSession) -> Iterator[Fault]:
+def _names(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession) -> Iterator[Fault]:
     """Streams without a binding, bindings without a stream, names that Spark cannot tell apart."""
     streams = [stream.name for stream in plan.query.streams]
     missing = [name for name in streams if name not in bindings.streams]
@@ -107,14 +128,11 @@ def _names(plan: Plan, bindings: Bindings, spark: SparkSession) -> Iterator[Faul
                     yield "/streams", f"Spark cannot tell the {what} {other} and {name} apart; rename one, or set spark.sql.caseSensitive to true"
 
 
-def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: SparkSession, faults: list[Fault]) -> _Opened | None:
+def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: SparkSession, faults: list[Fault], opener: Opener) -> _Opened | None:
     """The source with its event time and attributes found; None where it cannot be opened at all."""
     at = f"/streams/{name}"
-    reader = spark.readStream.format(binding.source.format).options(**binding.source.options)
     try:
-        if binding.source.schema_:
-            reader = reader.schema(binding.source.schema_)
-        frame = reader.load()
+        frame = opener(name, binding)
     except SPARK_ERRORS as error:
         faults.append((f"{at}/source", f"Spark cannot open the source of {name}: {said(error)}{_package(binding.source.format, error, spark)}"))
         return None
@@ -262,7 +280,9 @@ def _common_decimal(kinds: Sequence[T.DataType]) -> T.DataType | None:
     return T.DecimalType(precision, max(scales)) if precision <= 38 else None
 
 
-def _needed_columns(plan: Plan, bindings: Bindings, opened: dict[str, _Opened], spark: SparkSession, faults: list[Fault]) -> dict[str, list[str]]:
+def _needed_columns(
+    plan: Plan | PlanRequest, bindings: Bindings, opened: dict[str, _Opened], spark: SparkSession, faults: list[Fault]
+) -> dict[str, list[str]]:
     """Per stream the source columns that the result mentions; all of them where a stream is taken whole."""
     streams = [stream.name for stream in plan.query.streams]
     everything = {name: opened[name].frame.columns for name in streams}

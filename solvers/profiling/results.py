@@ -126,14 +126,15 @@ class Joins:
             possible *= spans[name][1] - begin
         at = np.arange(len(block))
         partial: dict[str, Columns] = {last: block}
-        found, followed = np.zeros(len(block)), 0
+        found: Columns = np.zeros(len(block))
+        followed = 0
         for step, name in enumerate(order):
             here = [p for p in predicates if {owner for owner, _ in _sides(p)} <= {*partial, name} and name in {owner for owner, _ in _sides(p)}]
             equal = [p for p in here if p.op is Comparison.EQ]
             others = [p for p in here if p.op is not Comparison.EQ]
             first, count, rows = self._matching(name, equal, partial, spans[name][0][at], spans[name][1][at])
             if step == len(order) - 1 and not others:
-                found = np.bincount(at, count, len(block))
+                found = np.bincount(at, count, len(block)).astype(float)
                 break
             picked = np.repeat(np.arange(len(at)), count)
             followed += len(picked)

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ from numba.core.caching import UserProvidedCacheLocator
 
 from app.service.api import create_app
 from app.service.settings import PREFIX, Settings
-from tests.app.serving import ROOT, answers, free_port, until
+from tests.app.serving import ROOT, answers, free_port
 from tests.sizes import PRODUCT
 
 NOBODY = 65534
@@ -85,7 +86,7 @@ class Rights:
         """Those of nobody; where nobody may not enter the folder of this Python, those of a root that may no more than own files."""
         if os.geteuid() != 0:
             return cls()
-        nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        nobody: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
         try:
             command = [sys.executable, "-c", "import numpy"]
             if subprocess.run(command, cwd="/", env={}, check=False, capture_output=True, **nobody).returncode == 0:
@@ -254,7 +255,8 @@ def test_the_images_steps_serve_as_a_user_without_rights(place: Place) -> None:
     process = place.start([*entry, *command], WATERSMEET_WORKERS="1")
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-            until(lambda: process.poll() is not None or answers(client), "the service was ready")
+            while process.poll() is None and not answers(client):
+                time.sleep(0.1)
             assert process.poll() is None, process.communicate()[1]
             place.run(*health)
             assert client.get("/readyz").json()["version"] == version("watersmeet")

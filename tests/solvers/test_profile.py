@@ -154,7 +154,8 @@ def test_three_streams_that_share_a_key_are_observed_together() -> None:
     query = query_of(dict.fromkeys("abc", (30, 20)), [("a.x", "=", "b.x", 1), ("b.x", "=", "c.x", 1), ("a.x", "=", "c.x", 1)])
     tables = {name: rows_of(k, 30, 900, {"x": 30}) for k, name in enumerate("abc")}
     found = profile(query, sample_of(tables, 60, 900))
-    assert [(one.streams, one.selectivity) for one in found.query.observed] == [(["a", "b", "c"], pytest.approx(1 / 900, rel=0.05))]
+    (observed,) = found.query.observed
+    assert observed.streams == ["a", "b", "c"] and observed.selectivity == pytest.approx(1 / 900, rel=0.05)
 
 
 def test_what_cannot_be_measured_is_said() -> None:
