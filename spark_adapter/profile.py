@@ -21,9 +21,9 @@ from models.bindings import Bindings
 from models.request import Comparison, PlanRequest, Query
 from spark_adapter.errors import StatisticsError
 from spark_adapter.expressions import quoted
-from spark_adapter.sources import attributes, read_batches
+from spark_adapter.sources import attributes, read_batches, read_frames
 
-__all__ = ["Stretch", "read_stretch"]
+__all__ = ["Stretch", "read_stretch", "stretch_of"]
 
 MOST_ROWS = 3_000_000  # of all streams, in the driver: some hundred megabytes
 SECOND = 1_000_000  # microseconds
@@ -66,9 +66,19 @@ def read_stretch(asked: PlanRequest, bindings: Bindings, spark: SparkSession, se
 
     Raises BindingError where a source cannot be read, StatisticsError where sources have no time in common.
     """
-    frames = {name: _counted(frame, asked.query, name).persist() for name, frame in read_batches(asked, bindings, spark).items()}
+    return _kept(asked.query, read_batches(asked, bindings, spark), seconds, tell, most_rows)
+
+
+def stretch_of(asked: PlanRequest, bindings: Bindings, batches: Mapping[str, DataFrame], seconds: float) -> Stretch:
+    """The same of batch DataFrames that somebody made."""
+    return _kept(asked.query, read_frames(asked, bindings, batches), seconds, lambda step, share: None, MOST_ROWS)
+
+
+def _kept(query: Query, shaped: Mapping[str, DataFrame], seconds: float, tell: Tell, most_rows: int) -> Stretch:
+    """Sources are read once: what is counted of them is kept until the end."""
+    frames = {name: _counted(frame, query, name).persist() for name, frame in shaped.items()}
     try:
-        return _read(asked.query, frames, seconds, tell, most_rows)
+        return _read(query, frames, seconds, tell, most_rows)
     finally:
         for frame in frames.values():
             frame.unpersist()

@@ -13,7 +13,7 @@ Everything found wrong is reported together; nothing runs until a pipeline is st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -27,7 +27,7 @@ from spark_adapter.documents import check_tree
 from spark_adapter.errors import BindingError, Fault
 from spark_adapter.expressions import SPARK_ERRORS, ExpressionError, analyzed, column_or_expression, milliseconds, quietly, quoted, references, said
 
-__all__ = ["Opener", "attributes", "read_batches", "read_streams", "result_columns"]
+__all__ = ["Opener", "attributes", "read_batches", "read_frames", "read_streams", "result_columns"]
 
 Attribute = tuple[str, str]
 """(stream, attribute)."""
@@ -87,7 +87,13 @@ def read_batches(asked: PlanRequest, bindings: Bindings, spark: SparkSession) ->
         return _read(asked, bindings, spark, opened)
 
 
-def _read(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession, opener: Opener) -> dict[str, DataFrame]:
+def read_frames(plan: Plan | PlanRequest, bindings: Bindings, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """Frames that somebody made, in the same shape, with the watermarks that they have. Raises BindingError with all faults found."""
+    with quietly():
+        return _read(plan, bindings, next(iter(frames.values())).sparkSession, lambda name, _: frames[name], watermarks=False)
+
+
+def _read(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession, opener: Opener, watermarks: bool = True) -> dict[str, DataFrame]:
     faults = list(_names(plan, bindings, spark))
     opened: dict[str, _Opened] = {}
     wanted = attributes(plan.query)
@@ -101,7 +107,8 @@ def _read(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession, ope
     needed = _needed_columns(plan, bindings, opened, spark, faults) if len(opened) == len(plan.query.streams) else {}
     if faults:
         raise BindingError(faults)
-    return {name: _shaped(source, bindings.streams[name], name, types, needed[name]) for name, source in opened.items()}
+    delays = {name: bindings.streams[name].watermark if watermarks else None for name in opened}
+    return {name: _shaped(source, delays[name], name, types, needed[name]) for name, source in opened.items()}
 
 
 def _names(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession) -> Iterator[Fault]:
@@ -148,7 +155,8 @@ def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: Spark
         if not isinstance(kind, (T.TimestampType, T.TimestampNTZType)):
             faults.append((f"{at}/event_time", _not_a_time(name, binding.event_time, kind)))
         else:
-            event_time = event_time.cast("timestamp")
+            if isinstance(kind, T.TimestampNTZType):
+                event_time = event_time.cast("timestamp")  # any other column keeps the watermark that it may have
             frame.select(event_time.alias("ts")).withWatermark("ts", binding.watermark)
     except ExpressionError as error:
         faults.append((f"{at}/event_time", f"the event time of {name}, {error}"))
@@ -311,7 +319,7 @@ def _needed_columns(
     return {name: [column for column in everything[name] if fold(column) in mentioned[name]] or everything[name][:1] for name in streams}
 
 
-def _shaped(source: _Opened, binding: StreamBinding, name: str, types: dict[Attribute, T.DataType], needed: Sequence[str]) -> DataFrame:
+def _shaped(source: _Opened, watermark: str | None, name: str, types: dict[Attribute, T.DataType], needed: Sequence[str]) -> DataFrame:
     shaped = source.frame.select(
         source.event_time.alias("ts"),
         *(column.cast(types[name, attribute]).alias(f"a_{attribute}") for attribute, (column, _) in source.columns.items()),
@@ -320,4 +328,5 @@ def _shaped(source: _Opened, binding: StreamBinding, name: str, types: dict[Attr
     present = F.col("ts").isNotNull()
     for attribute in source.columns:
         present &= F.col(f"a_{attribute}").isNotNull()
-    return shaped.withWatermark("ts", binding.watermark).where(present)
+    # Rows that can be in no result move the watermark too.
+    return (shaped if watermark is None else shaped.withWatermark("ts", watermark)).where(present)
