@@ -6,13 +6,14 @@ Each stream becomes a streaming DataFrame with
     a_<attribute>   one column per attribute that a predicate names, in the type that the predicates compare in
     row             a struct of the source columns that the result needs
 
-Rows without an event time, or without a value in an attribute, can be in no result and are left out here.
+Rows that the binding's condition does not let in, rows without an event time, and rows without a value in an attribute can be in no result
+and are left out here.
 Everything found wrong is reported together; nothing runs until a pipeline is started.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -21,15 +22,18 @@ from pyspark.sql import types as T  # noqa: N812 - everyone's name for it
 
 from models.bindings import Bindings, StreamBinding
 from models.plan import Plan
-from models.request import Comparison, Query
+from models.request import Comparison, PlanRequest, Query
 from spark_adapter.documents import check_tree
 from spark_adapter.errors import BindingError, Fault
 from spark_adapter.expressions import SPARK_ERRORS, ExpressionError, analyzed, column_or_expression, milliseconds, quietly, quoted, references, said
 
-__all__ = ["attributes", "read_streams", "result_columns"]
+__all__ = ["Opener", "attributes", "read_batches", "read_frames", "read_streams", "result_columns"]
 
 Attribute = tuple[str, str]
 """(stream, attribute)."""
+
+Opener = Callable[[str, StreamBinding], DataFrame]
+"""The rows of a stream as its source has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +65,53 @@ def result_columns(plan: Plan, bindings: Bindings) -> list[Column]:
 def read_streams(plan: Plan, bindings: Bindings, spark: SparkSession) -> dict[str, DataFrame]:
     """The plan's streams, in the shape above. Raises PlanError or BindingError with all faults found."""
     check_tree(plan)
+
+    def opened(_: str, binding: StreamBinding) -> DataFrame:
+        reader = spark.readStream.format(binding.source.format).options(**binding.source.options)
+        return (reader.schema(binding.source.schema_) if binding.source.schema_ else reader).load()
+
     with quietly():
-        return _read(plan, bindings, spark)
+        return _read(plan, bindings, spark, opened)
 
 
-def _read(plan: Plan, bindings: Bindings, spark: SparkSession) -> dict[str, DataFrame]:
+def read_batches(asked: PlanRequest, bindings: Bindings, spark: SparkSession) -> dict[str, DataFrame]:
+    """What the sources of a request's streams hold now, in the same shape. Raises BindingError with all faults found."""
+
+    def opened(_: str, binding: StreamBinding) -> DataFrame:
+        # Where a stream begins does not concern a batch, and Kafka refuses "latest" there.
+        options = {name: value for name, value in binding.source.options.items() if name.lower() != "startingoffsets"}
+        reader = spark.read.format(binding.source.format).options(**options)
+        return (reader.schema(binding.source.schema_) if binding.source.schema_ else reader).load()
+
+    with quietly():
+        return _read(asked, bindings, spark, opened)
+
+
+def read_frames(plan: Plan | PlanRequest, bindings: Bindings, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """Frames that somebody made, in the same shape, with the watermarks that they have. Raises BindingError with all faults found."""
+    with quietly():
+        return _read(plan, bindings, next(iter(frames.values())).sparkSession, lambda name, _: frames[name], watermarks=False)
+
+
+def _read(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession, opener: Opener, watermarks: bool = True) -> dict[str, DataFrame]:
     faults = list(_names(plan, bindings, spark))
     opened: dict[str, _Opened] = {}
     wanted = attributes(plan.query)
     for stream in plan.query.streams:
         binding = bindings.streams.get(stream.name)
         if binding is not None:
-            source = _open(stream.name, binding, wanted[stream.name], spark, faults)
+            source = _open(stream.name, binding, wanted[stream.name], spark, faults, opener)
             if source is not None:
                 opened[stream.name] = source
     types = _comparison_types(plan.query, opened, faults)
     needed = _needed_columns(plan, bindings, opened, spark, faults) if len(opened) == len(plan.query.streams) else {}
     if faults:
         raise BindingError(faults)
-    return {name: _shaped(source, bindings.streams[name], name, types, needed[name]) for name, source in opened.items()}
+    delays = {name: bindings.streams[name].watermark if watermarks else None for name in opened}
+    return {name: _shaped(source, delays[name], name, types, needed[name]) for name, source in opened.items()}
 
 
-def _names(plan: Plan, bindings: Bindings, spark: SparkSession) -> Iterator[Fault]:
+def _names(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession) -> Iterator[Fault]:
     """Streams without a binding, bindings without a stream, names that Spark cannot tell apart."""
     streams = [stream.name for stream in plan.query.streams]
     missing = [name for name in streams if name not in bindings.streams]
@@ -106,17 +135,19 @@ def _names(plan: Plan, bindings: Bindings, spark: SparkSession) -> Iterator[Faul
                     yield "/streams", f"Spark cannot tell the {what} {other} and {name} apart; rename one, or set spark.sql.caseSensitive to true"
 
 
-def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: SparkSession, faults: list[Fault]) -> _Opened | None:
+def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: SparkSession, faults: list[Fault], opener: Opener) -> _Opened | None:
     """The source with its event time and attributes found; None where it cannot be opened at all."""
     at = f"/streams/{name}"
-    reader = spark.readStream.format(binding.source.format).options(**binding.source.options)
     try:
-        if binding.source.schema_:
-            reader = reader.schema(binding.source.schema_)
-        frame = reader.load()
+        frame = opener(name, binding)
     except SPARK_ERRORS as error:
         faults.append((f"{at}/source", f"Spark cannot open the source of {name}: {said(error)}{_package(binding.source.format, error, spark)}"))
         return None
+    if binding.where:
+        try:
+            frame = frame.where(_condition(name, binding.where, frame, spark))
+        except ExpressionError as error:
+            faults.append((f"{at}/where", f"the condition on {name}, {error}"))
     event_time = F.lit(None).cast("timestamp")
     try:
         event_time = column_or_expression(spark, frame, binding.event_time)
@@ -124,7 +155,8 @@ def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: Spark
         if not isinstance(kind, (T.TimestampType, T.TimestampNTZType)):
             faults.append((f"{at}/event_time", _not_a_time(name, binding.event_time, kind)))
         else:
-            event_time = event_time.cast("timestamp")
+            if isinstance(kind, T.TimestampNTZType):
+                event_time = event_time.cast("timestamp")  # any other column keeps the watermark that it may have
             frame.select(event_time.alias("ts")).withWatermark("ts", binding.watermark)
     except ExpressionError as error:
         faults.append((f"{at}/event_time", f"the event time of {name}, {error}"))
@@ -143,6 +175,15 @@ def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: Spark
             hint = "" if given else f"; say under columns what {attribute} is, among {', '.join(frame.columns)}"
             faults.append((f"{at}/columns/{attribute}", f"{name}.{attribute}, {error}{hint}"))
     return _Opened(frame, event_time, columns)
+
+
+def _condition(name: str, text: str, frame: DataFrame, spark: SparkSession) -> Column:
+    """Which rows take part. A row for which that is null does not."""
+    condition = column_or_expression(spark, frame, text)
+    kind = frame.select(condition).schema[0].dataType
+    if not isinstance(kind, T.BooleanType):
+        raise ExpressionError(f"{text!r}, is {kind.simpleString().upper()}; it must be true or false, for example {text} > 0")
+    return condition
 
 
 def _wrong_silence(name: str, text: str, spark: SparkSession) -> Iterator[Fault]:
@@ -247,7 +288,9 @@ def _common_decimal(kinds: Sequence[T.DataType]) -> T.DataType | None:
     return T.DecimalType(precision, max(scales)) if precision <= 38 else None
 
 
-def _needed_columns(plan: Plan, bindings: Bindings, opened: dict[str, _Opened], spark: SparkSession, faults: list[Fault]) -> dict[str, list[str]]:
+def _needed_columns(
+    plan: Plan | PlanRequest, bindings: Bindings, opened: dict[str, _Opened], spark: SparkSession, faults: list[Fault]
+) -> dict[str, list[str]]:
     """Per stream the source columns that the result mentions; all of them where a stream is taken whole."""
     streams = [stream.name for stream in plan.query.streams]
     everything = {name: opened[name].frame.columns for name in streams}
@@ -276,7 +319,7 @@ def _needed_columns(plan: Plan, bindings: Bindings, opened: dict[str, _Opened], 
     return {name: [column for column in everything[name] if fold(column) in mentioned[name]] or everything[name][:1] for name in streams}
 
 
-def _shaped(source: _Opened, binding: StreamBinding, name: str, types: dict[Attribute, T.DataType], needed: Sequence[str]) -> DataFrame:
+def _shaped(source: _Opened, watermark: str | None, name: str, types: dict[Attribute, T.DataType], needed: Sequence[str]) -> DataFrame:
     shaped = source.frame.select(
         source.event_time.alias("ts"),
         *(column.cast(types[name, attribute]).alias(f"a_{attribute}") for attribute, (column, _) in source.columns.items()),
@@ -285,4 +328,5 @@ def _shaped(source: _Opened, binding: StreamBinding, name: str, types: dict[Attr
     present = F.col("ts").isNotNull()
     for attribute in source.columns:
         present &= F.col(f"a_{attribute}").isNotNull()
-    return shaped.withWatermark("ts", binding.watermark).where(present)
+    # Rows that can be in no result move the watermark too.
+    return (shaped if watermark is None else shaped.withWatermark("ts", watermark)).where(present)

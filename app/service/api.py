@@ -301,7 +301,7 @@ def _add_service_routes(app: FastAPI, pool: Pool, metrics: Metrics) -> None:
         """Yes only when every worker is warm; until then 503."""
         if not pool.ready:
             raise RefusedError(503, f"Warming up: {pool.warm} of {pool.size} workers are warm.", headers=RETRY_AFTER)
-        return Readiness(status="ready", workers=pool.warm)
+        return Readiness(status="ready", workers=pool.warm, version=app.version)
 
     @app.get(
         "/metrics",

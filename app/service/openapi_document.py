@@ -7,13 +7,14 @@ Bodies are read by workers, not by FastAPI, so FastAPI does not see the request 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
+from app.files import EXAMPLES
+from app.service.body import decode_yaml
 from app.service.endpoints import ENDPOINTS, Endpoint
 from app.service.problems import PROBLEM_MEDIA_TYPE, TITLES
 from app.service.stream import EVENT_STREAM
@@ -22,7 +23,6 @@ from models.progress import Incumbent
 
 __all__ = ["SERVICE_PROBLEMS", "SOLVE_PROBLEMS", "describe", "description", "document", "request_body", "solve_responses"]
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "openapi" / "examples"
 REFERENCE = "#/components/schemas/{model}"
 
 INFO = """A plan server for n-way joins over windows of streams.
@@ -100,7 +100,12 @@ def request_body(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _examples(endpoint: Endpoint) -> dict[str, Any]:
-    """By their names, the files of openapi/examples: of plan requests those in the folder itself, of others those in one of the operation's name."""
+    """By their names, the files of openapi/examples: plan requests and SQL queries in the folder itself, others in one of the operation's name."""
+    if endpoint.operation_id == "request_from_sql":
+        return {
+            file.stem: {"value": {"sql": file.read_text("utf-8"), "statistics": decode_yaml(file.with_suffix(".stats.yaml").read_bytes())}}
+            for file in sorted(EXAMPLES.glob("*.sql"))
+        }
     folder = EXAMPLES if endpoint.operation_id == "plan" else EXAMPLES / endpoint.operation_id
     return {file.stem: {"value": json.loads(file.read_text("utf-8"))} for file in sorted(folder.glob("*.json"))}
 

@@ -10,6 +10,7 @@ import { openJson } from "./json.js";
 import { Background, Lane, QUIET } from "./lane.js";
 import { fragmentOf, requestIn } from "./link.js";
 import { startSensitivity } from "./sensitivity.js";
+import { openSql } from "./sql.js";
 import { emit, load, on, shown, state, view } from "./state.js";
 import { showFigures, showWhy } from "./summary.js";
 import { startTakeaway } from "./takeaway.js";
@@ -187,6 +188,7 @@ on("loaded", () => {
   picker.value = state.example;
 });
 byId("paste").addEventListener("click", openJson);
+byId("paste-sql").addEventListener("click", openSql);
 window.addEventListener("hashchange", fromAddress);
 
 // A recorded run is looked at now and then: its modules are fetched when somebody does.
