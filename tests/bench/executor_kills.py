@@ -37,12 +37,14 @@ from spark_adapter.session import open_session
 from tests.bench.kill_trials import PATIENCE, PLANS, QUERY, ROOT, SCHEMA, committed, merges, rows, written
 from tests.spark_adapter.nested_loop import nested_loop
 from tests.spark_adapter.plans import bindings_of, write_stream
+from tests.spark_adapter.runs import TOO_SLOW
 
-__all__ = ["Outcome", "cluster", "main", "struck"]
+__all__ = ["Outcome", "causes", "cluster", "main", "struck"]
 
 FIRST_PLAN = 1  # a materialized pair: state that is made of state
 KINDS = ("halt", "kill")
 LAST_WORDS = 20.0  # seconds that workers have to clean up after an application has ended
+MOST_SLOW = 5  # drivers that may end because a worker was not heard in time
 HALT = 4.0  # seconds: longer than a task takes, far shorter than what Spark takes for dead
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SETTINGS = {
@@ -94,10 +96,12 @@ class Outcome:
     """Folders of copies of states that were seen on the workers' disks while it ran."""
     left: int
     """Of them, those that were there after it."""
+    slow: int
+    """Drivers that ended because Spark did not hear a Python worker in time, on a machine that is busy with other things."""
 
     @property
     def right(self) -> bool:
-        counts = self.counted == self.expected or bool(self.blows.get("driver"))
+        counts = self.counted == self.expected or bool(self.blows.get("driver")) or self.slow > 0
         return not self.wrong and counts and self.shipped and self.copied > 0 and not self.left
 
 
@@ -188,7 +192,7 @@ def driven(folder: Path, master: str, start: int) -> Iterator[subprocess.Popen[s
     """A driver, with its JVM, in a group of processes of its own."""
     command = [sys.executable, "-m", "tests.bench.executor_kills", "--work", str(folder), "--master", master, "--start", str(start)]
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
-    with (folder / "errors").open("a") as errors:
+    with (folder / "errors").open("w") as errors:
         driver = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
         try:
             yield driver
@@ -196,6 +200,12 @@ def driven(folder: Path, master: str, start: int) -> Iterator[subprocess.Popen[s
             with suppress(ProcessLookupError):
                 os.killpg(driver.pid, signal.SIGKILL)
             driver.communicate()
+
+
+def causes(text: str) -> list[str]:
+    """Of what a failed run has written, the lines that name an error."""
+    found = dict.fromkeys(line.strip() for line in text.splitlines() if not line.startswith("\t") and ("Error" in line or "Exception" in line))
+    return [line[:300] for line in found][-8:]
 
 
 def struck(folder: Path, batches: int, blows: int, seed: int = 0, kinds: Sequence[str] = KINDS) -> Outcome:
@@ -207,10 +217,11 @@ def struck(folder: Path, batches: int, blows: int, seed: int = 0, kinds: Sequenc
     made: Counter[str] = Counter()
     copied: set[Path] = set()
     said = ""
+    slow = 0
     with cluster(folder) as (master, workers):
         seen = 0
         while not said:
-            with driven(folder, master, made["driver"]) as driver:
+            with driven(folder, master, made["driver"] + slow) as driver:
                 deadline = time.monotonic() + PATIENCE
                 while made.total() < blows and driver.poll() is None and time.monotonic() < deadline:
                     time.sleep(0.02)
@@ -230,7 +241,10 @@ def struck(folder: Path, batches: int, blows: int, seed: int = 0, kinds: Sequenc
                 else:
                     said, _ = driver.communicate(timeout=PATIENCE)
                     if driver.returncode:
-                        raise RuntimeError(f"the pipeline failed: {(folder / 'errors').read_text()[-4000:]}")
+                        errors = (folder / "errors").read_text()
+                        if not any(reason in errors for reason in TOO_SLOW) or slow == MOST_SLOW:
+                            raise RuntimeError("\n".join([f"the pipeline failed after {dict(made)}", *causes(errors)]))
+                        said, slow = "", slow + 1
         gone_by = time.monotonic() + LAST_WORDS
         while copies(folder) and time.monotonic() < gone_by:
             time.sleep(0.1)
@@ -248,6 +262,7 @@ def struck(folder: Path, batches: int, blows: int, seed: int = 0, kinds: Sequenc
         speculated=sum(1 for event in events if event["Event"] == "SparkListenerTaskStart" and event["Task Info"]["Speculative"]),
         copied=len(copied),
         left=len(copies(folder)),
+        slow=slow,
         failed=sum(1 for event in ends if event["Task End Reason"]["Reason"] != "Success"),
         **json.loads(said.splitlines()[-1]),
     )
@@ -289,7 +304,8 @@ def main() -> None:
     print(
         f"{sum(outcome.blows.values())} blows in {outcome.batches} batches ({dealt}), {outcome.merges} merges of state: "
         f"{outcome.executors_lost} executors lost, {outcome.failed} attempts of tasks in vain, {outcome.speculated} run twice at a time; "
-        f"{outcome.expected} results, {outcome.wrong} missing or doubled; {outcome.left} of {outcome.copied} folders of copies left behind"
+        f"{outcome.expected} results, {outcome.wrong} missing or doubled; {outcome.left} of {outcome.copied} folders of copies left behind; "
+        f"{outcome.slow} drivers gave up on a worker that was slow to start"
     )
     sys.exit(0 if outcome.right and sum(outcome.blows.values()) == arguments.blows else 1)
 
