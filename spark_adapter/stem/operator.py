@@ -186,7 +186,7 @@ class _Batch:
             times = frame["ts"].to_numpy()
             kept = frame if int(times.min()) >= self.watermark else frame.filter(pl.col("ts") >= self.watermark)
             if kept.height:
-                first, last = int(kept["ts"].min()), int(times.max())  # type: ignore[arg-type]
+                first, last = int(kept["ts"].min()), int(times.max())
                 self.notes.latest[stream.name] = max(last, self.notes.latest.get(stream.name, last))
             let_in = chosen(kept, self.ways.in_force.admitted, salt=0)
             if self.grid.home(self.cell, (stream.name,)):

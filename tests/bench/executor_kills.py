@@ -1,6 +1,6 @@
 """Executors and drivers of a cluster killed and halted under a running pipeline: every result is there in the end, each once.
 
-    python -m tests.bench.executor_kills [--batches 24] [--blows 10] [--kinds halt kill driver] [--seed 0]
+    python -m tests.bench.executor_kills [--batches 24] [--blows 10] [--kinds halt kill driver] [--seed 0] [--patience 300]
 
 A cluster of Spark's own kind on this machine, a master and two workers with one executor each, works through files, one per batch, with tasks
 retried and speculation on. The workers have addresses of their own, because Spark runs no second attempt of a task on the host of the first.
@@ -208,8 +208,8 @@ def causes(text: str) -> list[str]:
     return [line[:300] for line in found][-8:]
 
 
-def struck(folder: Path, batches: int, blows: int, seed: int = 0, kinds: Sequence[str] = KINDS) -> Outcome:
-    """Run the pipeline and strike it so often, by these kinds of blows in turn."""
+def struck(folder: Path, batches: int, blows: int, seed: int = 0, kinds: Sequence[str] = KINDS, patience: float = PATIENCE) -> Outcome:
+    """Run the pipeline and strike it so often, by these kinds of blows in turn; `patience` is for every batch, in seconds."""
     rng = random.Random(seed)
     data = rows(batches, seed)
     for name, listed in data.items():
@@ -222,8 +222,10 @@ def struck(folder: Path, batches: int, blows: int, seed: int = 0, kinds: Sequenc
         seen = 0
         while not said:
             with driven(folder, master, made["driver"] + slow) as driver:
-                deadline = time.monotonic() + PATIENCE
-                while made.total() < blows and driver.poll() is None and time.monotonic() < deadline:
+                deadline = time.monotonic() + patience
+                while made.total() < blows and driver.poll() is None:
+                    if time.monotonic() > deadline:
+                        raise TimeoutError(f"after {dict(made)} and {committed(folder)} batches: no other batch in {patience:.0f} s")
                     time.sleep(0.02)
                     copied.update(copies(folder))
                     if committed(folder) <= seen or not in_mid_batch(folder):
@@ -237,9 +239,9 @@ def struck(folder: Path, batches: int, blows: int, seed: int = 0, kinds: Sequenc
                     alive = executors(workers)
                     if alive and strike(rng.choice(alive), kind):
                         made[kind] += 1
-                        seen, deadline = committed(folder), time.monotonic() + PATIENCE
+                        seen, deadline = committed(folder), time.monotonic() + patience
                 else:
-                    said, _ = driver.communicate(timeout=PATIENCE)
+                    said, _ = driver.communicate(timeout=patience * (1 + batches - seen))
                     if driver.returncode:
                         errors = (folder / "errors").read_text()
                         if not any(reason in errors for reason in TOO_SLOW) or slow == MOST_SLOW:
@@ -291,6 +293,7 @@ def main() -> None:
     parser.add_argument("--blows", type=int, default=10)
     parser.add_argument("--kinds", nargs="+", choices=["halt", "kill", "driver"], default=list(KINDS), help="of blows, in turn")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds that a batch may take, the driver's start included")
     parser.add_argument("--work", type=Path)
     parser.add_argument("--master", default="")
     parser.add_argument("--start", type=int, default=0)
@@ -299,7 +302,7 @@ def main() -> None:
         work(arguments.work, arguments.master, arguments.start)
         return
     with tempfile.TemporaryDirectory() as folder:
-        outcome = struck(Path(folder), arguments.batches, arguments.blows, arguments.seed, arguments.kinds)
+        outcome = struck(Path(folder), arguments.batches, arguments.blows, arguments.seed, arguments.kinds, arguments.patience)
     dealt = ", ".join(f"{count} of kind {kind}" for kind, count in outcome.blows.items())
     print(
         f"{sum(outcome.blows.values())} blows in {outcome.batches} batches ({dealt}), {outcome.merges} merges of state: "
