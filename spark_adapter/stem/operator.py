@@ -183,14 +183,14 @@ class _Batch:
             frame = arrivals.get(stream.name)
             if frame is None or not frame.height:
                 continue
-            kept = frame.filter(pl.col("ts") >= self.watermark)
+            times = frame["ts"].to_numpy()
+            kept = frame if int(times.min()) >= self.watermark else frame.filter(pl.col("ts") >= self.watermark)
             if kept.height:
-                first, last = kept["ts"].min(), kept["ts"].max()
-                assert isinstance(first, int) and isinstance(last, int)
+                first, last = int(kept["ts"].min()), int(times.max())
                 self.notes.latest[stream.name] = max(last, self.notes.latest.get(stream.name, last))
             let_in = chosen(kept, self.ways.in_force.admitted, salt=0)
             if self.grid.home(self.cell, (stream.name,)):
-                late = frame.filter(pl.col("ts") < self.all_reached).height
+                late = int((times < self.all_reached).sum())
                 outrun = frame.height - kept.height - late
                 seen[stream.name] = {"rows": kept.height, "late": late, "idle_late": outrun, "shed": kept.height - let_in.height}
                 if kept.height:
@@ -201,11 +201,11 @@ class _Batch:
         punctual = self.windows.numbered(punctual)
         for stream in self.program.streams:
             if stream.name in punctual:
-                frame = punctual[stream.name]
-                frame = frame.with_columns(mx=pl.col("ts"), hi=pl.lit(FOREVER) if stream.rows is not None else pl.col("ts") + stream.window)
+                dies = pl.lit(FOREVER) if stream.rows is not None else pl.col("ts") + stream.window
+                frame = punctual[stream.name].select(pl.all().exclude("ts"), mx=pl.col("ts"), hi=dies)
                 if stream.name in seen:
-                    seen[stream.name]["bytes"] = frame.drop("ts").estimated_size()
-                self.state.add(stream.name, self.windows.with_deaths(frame.drop("ts"), new=True))
+                    seen[stream.name]["bytes"] = frame.estimated_size()
+                self.state.add(stream.name, self.windows.with_deaths(frame, new=True))
                 self.state.close(stream.name)
         return seen
 

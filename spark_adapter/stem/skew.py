@@ -30,7 +30,7 @@ def most_frequent(rows: pl.DataFrame, attributes: Sequence[str]) -> dict[str, Co
     from spark_adapter.stem.index import POSITION, entries_of
 
     every = max(1, -(-rows.height // SAMPLED))
-    sample = rows.select(attributes).gather_every(every)
+    sample = rows[list(attributes)] if every == 1 else rows[list(attributes)].gather_every(every)
     found = {}
     for attribute in attributes:
         entries = entries_of(sample, [attribute])
