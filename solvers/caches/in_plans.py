@@ -234,10 +234,12 @@ def _fitting(model: CostModel, candidates: list[CacheCandidate], free: float) ->
 
 
 def _cannot_win(problem: Problem, tree: Tree, to_beat: tuple[float, ...]) -> bool:
-    """Whether the tree would not be better even if caches answered everything for nothing."""
-    if problem.objective is not Objective.MIN_CPU or to_beat[0] > 0.0:
+    """Whether the tree would not be better, or not be within the cap on CPU, even if caches answered everything for nothing."""
+    most = math.inf if to_beat[0] > 0.0 or problem.objective is not Objective.MIN_CPU else to_beat[1]
+    if math.isinf(most) and math.isinf(problem.caps.cpu):
         return False
-    return _least_cpu(problem.model, problem.model.price(tree)) >= to_beat[1]
+    least = _least_cpu(problem.model, problem.model.price(tree))
+    return least >= most or least > problem.caps.cpu
 
 
 def _least_cpu(model: CostModel, priced: PricedTree) -> float:

@@ -7,8 +7,8 @@ every worker.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from spark_adapter.stem.program import Program
@@ -32,6 +32,8 @@ class Counts:
     """Of `matched`, by chance: as much as itself where all pairs were looked at, else more."""
     cpu: float = 0.0
     shed: int = 0
+    indexed: int = 0
+    """Rows that indexes were made of, copies included: it is work, as `cpu` is."""
     sampled: bool = False
     """Whether pairs and matches follow from some rows only, because a cache answers this step."""
 
@@ -43,7 +45,18 @@ class Counts:
         self.variance += each * each * matched
 
     def noted(self) -> list[Any]:
-        return [self.rows_in, self.rows_out, self.pairs, self.matched, self.looked, self.variance, self.cpu, self.shed, int(self.sampled)]
+        """As numbers, in the order of the fields."""
+        return [getattr(self, name) for name in _FIGURES] + [int(self.sampled)]
+
+    def add(self, noted: Sequence[Any]) -> None:
+        """What was noted of the same step in another cell or batch."""
+        *figures, sampled = noted
+        for name, value in zip(_FIGURES, figures, strict=True):
+            setattr(self, name, getattr(self, name) + value)
+        self.sampled |= bool(sampled)
+
+
+_FIGURES = tuple(each.name for each in fields(Counts) if each.name != "sampled")
 
 
 @dataclass(slots=True)

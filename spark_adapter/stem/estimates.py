@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from models.request import Query
+from spark_adapter.stem.skew import Frequent
 
 __all__ = ["Period", "estimates", "longest_window", "recent"]
 
@@ -108,8 +109,10 @@ class Period:
     cpu: float = 0.0
     plan: int | None = None
     """The number of the plan that made the results; None where it was one and then another, or something was being built for the next."""
+    frequent: Frequent = field(default_factory=Frequent)
+    """The most frequent values of attributes."""
     held: Mapping[str, Any] = field(default_factory=dict)
-    """As it is at the end: states, caches, distinct values and skew."""
+    """As it is at the end: states, caches and distinct values."""
 
     @classmethod
     def of(cls, line: Mapping[str, Any]) -> Period:
@@ -123,7 +126,8 @@ class Period:
                 place = frozenset(step["arriving"]), frozenset(step["joined"])
                 met = _Met(step["pairs"], step["matched"], step["looked"], step["variance"], not step["sampled"])
                 period.met.setdefault(place, _Met()).add(met)
-        period.held = {name: line.get(name, {}) for name in ("states", "caches", "distinct", "skew")}
+        period.held = {name: line.get(name, {}) for name in ("states", "caches", "distinct")}
+        period.frequent = Frequent(line.get("frequent"))
         return period
 
     @property
@@ -137,6 +141,7 @@ class Period:
             self.streams.setdefault(name, _Arrived()).add(seen)
         for place, met in later.met.items():
             self.met.setdefault(place, _Met()).add(met)
+        self.frequent.add_all(later.frequent)
         self.results += later.results
         self.cpu += later.cpu
         self.held = later.held or self.held
@@ -186,7 +191,7 @@ def estimates(query: Query, periods: Sequence[Period]) -> dict[str, Any]:
         "rates": _rates(query, whole, seconds),
         "tuple_bytes": {f"{name}.tuple_bytes": width for name, width in measured_widths.items()},
         "distinct": dict(whole.held.get("distinct") or {}),
-        "skew": dict(whole.held.get("skew") or {}),
+        "skew": whole.frequent.shares({name: seen.rows for name, seen in whole.streams.items()}),
         "selectivities": {f"predicates[{p}].selectivity": selectivities[p] for p in sorted(selectivities)},
         "how": {f"predicates[{p}].selectivity": how[p] for p in sorted(how)},
         "counts": {f"{name}.rate": seen.rows for name, seen in sorted(whole.streams.items())}

@@ -288,6 +288,7 @@ class _Batch:
                     counts.rows_out += found.height
                     counts.met(0.0, found.height)
                 yield found
+        counts.indexed = effort.indexed
 
     def _through_cache(self, join: Join, k: int, route: Route, segment: Segment, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         step = route.steps[segment.first]

@@ -334,22 +334,24 @@ def test_late_rows_are_dropped_and_counted_once_whatever_the_copies() -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 4])
-def test_the_share_of_a_frequent_value_is_measured_and_chance_is_no_skew(parallelism: int) -> None:
-    """Three of ten rows of r have one value of x; all else is uniform over 200 values."""
-    batches = [
-        (
-            {name: [dict(row, x=7 if name == "r" and k % 10 < 3 else row["x"]) for k, row in enumerate(rows)] for name, rows in batch.items()},
-            watermark,
-        )
-        for batch, watermark in steady(CHAIN, seconds=30, per_second=40, values=200)
-    ]
+def test_the_share_of_a_frequent_value_is_that_of_the_last_windows_and_chance_is_no_skew(parallelism: int) -> None:
+    """Three of ten rows of r have one value of x, and half the rows of t one value of y until two windows ago; all else is uniform."""
+    batches = steady(CHAIN, seconds=20, per_second=40, values=200)
+    for n, (batch, _) in enumerate(batches):
+        for k, (r, t) in enumerate(zip(batch["r"], batch["t"], strict=True)):
+            if k % 10 < 3:
+                r["x"] = 7  # type: ignore[index]
+            if k % 2 and n < 10:
+                t["y"] = 7  # type: ignore[index]
     cells, _ = run(make_plan(CHAIN, ["r", "s", "t"]), batches, parallelism)
     measured = Measured(cells.plan.query)
+    seen = []
     for outcome in cells.outcomes:
         measured.add([outcome.statistics])
-    skew = measured.summary()["measured"]["skew"]
-    assert skew["r.x"] == pytest.approx(0.3, abs=0.02)
-    assert all(share < 0.03 for attribute, share in skew.items() if attribute != "r.x")
+        seen.append(measured.measured()["skew"])
+    assert seen[10 * parallelism - 1]["t.y"] == pytest.approx(0.5, abs=0.02)
+    assert seen[-1]["r.x"] == pytest.approx(0.3, abs=0.02)
+    assert all(share < 0.03 for attribute, share in seen[-1].items() if attribute != "r.x")
 
 
 @pytest.mark.parametrize(("shape", "parallelism"), [(["r", "s", "t"], 1), (["r", "s", "t"], 4), ([["r", "s"], "t"], 1)])
