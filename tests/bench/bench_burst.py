@@ -78,7 +78,7 @@ def burst(rate: float, seconds: float, costs: Costs, fan: int) -> None:
     values: Values = {"R": {"A": domain // fan}, "S": {"A": domain, "B": domain // fan}, "T": {"B": domain // fan}}
 
     def request(factor: int, options: Options, costs: Costs) -> PlanRequest:
-        rates = {"R": factor * rate / fan, "S": rate, "T": 5 * rate / fan}
+        rates = {"R": factor * rate / fan, "S": rate, "T": 5 * rate}
         streams = [{"name": name, "rate": rates[name], "window": {"seconds": WINDOW}, "tuple_bytes": 32, "distinct": values[name]} for name in "RST"]
         return request_of(streams, ["R.A = S.A", "S.B = T.B"], options, costs)
 
@@ -86,7 +86,7 @@ def burst(rate: float, seconds: float, costs: Costs, fan: int) -> None:
     stretches = {
         "R": [Stretch(length, factor * rate / fan, values["R"], factor) for length, factor in ((WARM_UP + third, 1), (third, BURST), (third, 1))],
         "S": [Stretch(WARM_UP + seconds, rate, values["S"], 1)],
-        "T": [Stretch(WARM_UP + seconds, 5 * rate / fan, values["T"], 5)],
+        "T": [Stretch(WARM_UP + seconds, 5 * rate, values["T"], 5 * fan)],
     }
     calm, busy = (_cached(*(planned(request(factor, CACHED, each)) for each in (costs, Costs()))) for factor in (1, BURST))
     fixed = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.commands.replanning import asking
@@ -37,8 +38,7 @@ def record(folder: Path) -> list[Decision]:
     return decisions
 
 
-def _decision(run: InProcess, decision: str, kind: str, reasons: list[str] | tuple[str, ...] | object) -> Decision:
-    told = tuple(reasons) if isinstance(reasons, list | tuple) else ()
+def _decision(run: InProcess, decision: str, kind: str, reasons: Sequence[str]) -> Decision:
     document = None if decision == "keep" else run.plan.model_dump(mode="json", by_alias=True)
     kind = "none" if decision == "keep" else kind
-    return Decision(len(run.batches), now(), decision, kind, None, run.plan.fingerprint, told, len(run.changes) + 1, document)
+    return Decision(len(run.batches), now(), decision, kind, None, run.plan.fingerprint, tuple(reasons), len(run.changes) + 1, document)

@@ -155,8 +155,11 @@ def test_every_kind_of_change_gives_the_rows_of_the_definition(slow: None) -> No
     cells, number = Cells(FLAT), 1
     found: Results = Counter()
     for n, (batch, watermark) in enumerate(batches):
-        if n >= 6 and notes_of(cells).plans == [number] and (step := next(waiting, None)) is not None:
-            number, plan = step
+        if n >= 6 and notes_of(cells).plans == [number]:
+            if number > len(tour):
+                batches = batches[:n]
+                break
+            number, plan = next(waiting)
             cells.change(plan)
         found += cells.work_off(batch, watermark)
     assert notes_of(cells).plans == [len(tour) + 1]
