@@ -128,9 +128,7 @@ def create_app(settings: Settings | None = None, pool: Pool | None = None) -> Fa
 Solve = Callable[[Request], Awaitable[Response]]
 
 
-def _solve_route(
-    index: int, endpoint: Endpoint, pool: Pool, metrics: Metrics, settings: Settings, answers: Answers, access: Access
-) -> Solve:
+def _solve_route(index: int, endpoint: Endpoint, pool: Pool, metrics: Metrics, settings: Settings, answers: Answers, access: Access) -> Solve:
     async def solve(request: Request) -> Response:
         _admit(request, access)
         _check_media_type(request)

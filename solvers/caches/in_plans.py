@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from models.request import CacheMode, Objective
 from solvers.caches.cached_plan import CachedPlan, cached_plan
@@ -35,10 +36,14 @@ from solvers.model.probe_order import Orders
 from solvers.model.sensitivity import headroom
 from solvers.model.tree import Tree, joins, leaf_mask
 
-__all__ = ["Known", "cached_frontier", "caches_in_plans"]
+if TYPE_CHECKING:
+    from solvers.caches.together import Together
+
+__all__ = ["Known", "cached_frontier", "caches_in_plans", "chosen_together"]
 
 MAX_TREES = 6  # of the frontier, by rising CPU, beside the one with the least memory
 MAX_UNBOUNDED_TREES = 2  # the same for objectives under which no tree can be ruled out beforehand
+TOGETHER_STREAMS = 6  # up to which trees, orders and caches are chosen together
 FRONTIER_STREAMS = 5  # up to which the whole frontier takes a millisecond or two
 MAX_PARTIAL = 24  # candidates that are also tried with a share of their memory
 MAX_NODES = 100  # of the exact selection: a tenth of a second; beyond, the best choice found
@@ -65,6 +70,16 @@ class Known:
     posed: dict[Tree, _Posed | None] = field(default_factory=dict)
     choices: dict[Tree, tuple[int, ...]] = field(default_factory=dict)
     """Per tree the candidates that save most."""
+
+
+def chosen_together(problem: Problem, deadline: Deadline) -> Together | None:
+    """The best plan of a small graph, trees, orders and caches chosen together; None where CPU is not the objective, or it takes too long."""
+    mode = problem.options.caches
+    if len(problem.model.graph) > TOGETHER_STREAMS or problem.objective is not Objective.MIN_CPU or not can_exist(problem.model, mode):
+        return None
+    from solvers.caches.together import together  # its compiled code takes a while to import
+
+    return together(problem, mode is CacheMode.PREFIX, deadline)
 
 
 def caches_in_plans(problem: Problem, found: Found, deadline: Deadline, known: Known | None = None) -> CachedPlan | None:

@@ -18,7 +18,7 @@ from solvers.common.deadline import Deadline, Progress
 from solvers.common.tolerances import ROUNDED
 from solvers.jtree.compiled.binary_tree import binary_splits, members_as_rows
 from solvers.jtree.compiled.bounds import bounds_of
-from solvers.jtree.compiled.compiling import Ints
+from solvers.jtree.compiled.compiling import Floats, Ints
 from solvers.jtree.compiled.cost import Prices, stream_floors, weights_of
 from solvers.jtree.compiled.orders import DENSE_INPUTS, follow, mjoin_excess, scratch_for, wide_mjoin_excess
 from solvers.jtree.compiled.questions import FRONTIER, LEAST_LOAD, Limits, Stairs, as_seeds
@@ -163,6 +163,13 @@ class Component:
                     self._tell(start, progress)
             stairs = staircases(sets, prices, bounds, start, limits, stop, ROOM)
         return _answer(start, stairs, limits)
+
+    def least_with_partials(self, partial: Floats, limits: Limits, stop: Ints) -> float:
+        """The least excess of any plan whose partial results count for so much; infinity where none is within the limits."""
+        sets = self.sets._replace(partial=partial)
+        start = seeds(sets, self.prices, self._binary, ONE_PLAN, stop)
+        stairs = at_once(sets, self.prices, start, limits, stop, QUICK_ROOM)
+        return 0.0 if stairs.status else min(stairs.e.tolist(), default=math.inf)
 
     @cached_property
     def _binary(self) -> Ints:

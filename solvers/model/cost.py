@@ -253,7 +253,7 @@ class CostModel:
             for target in order:
                 block = blocks[target]
                 predicates = graph.between(visited, block)
-                hashed = self.hashed_in_binary(visited, block, sizes) if binary else any([edges[p].equality for p in predicates])  # noqa: C419 (a generator takes twice as long here)
+                hashed = self.hashed_in_binary(visited, block, sizes) if binary else any(edges[p].equality for p in predicates)
                 indexed[target] |= hashed
                 made = visited | block
                 if made not in sizes:
