@@ -268,7 +268,7 @@ def test_the_images_steps_serve_as_a_user_without_rights(place: Place) -> None:
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
-    assert process.returncode == 0
+    assert process.returncode in (0, -signal.SIGTERM), "it ends by itself; uvicorn raises the signal again when all is done"
 
 
 def test_the_manifests_fit_the_service() -> None:
