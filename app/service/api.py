@@ -102,10 +102,11 @@ def create_app(settings: Settings | None = None, pool: Pool | None = None) -> Fa
         separate_input_output_schemas=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
-    for index, endpoint in enumerate(ENDPOINTS):
+    solves = {e.path: _solve_route(index, e, pool, metrics, settings, answers, access) for index, e in enumerate(ENDPOINTS)}
+    for endpoint in ENDPOINTS:
         app.add_api_route(
             endpoint.path,
-            _solve_route(index, endpoint, pool, metrics, settings, answers, access),
+            solves[endpoint.path],
             methods=["POST"],
             response_model=endpoint.answer,
             response_description=endpoint.answer.__doc__ or "The answer.",
@@ -121,16 +122,18 @@ def create_app(settings: Settings | None = None, pool: Pool | None = None) -> Fa
     app.add_exception_handler(RefusedError, _answer_refused)
     app.add_exception_handler(HTTPException, _answer_http_exception)
     app.state.traces = traces
-    app.add_middleware(_Outermost, metrics=metrics, traces=traces, routes=frozenset(getattr(route, "path", "") for route in app.routes))
+    routes = frozenset(getattr(route, "path", "") for route in app.routes)
+    app.add_middleware(_Outermost, metrics=metrics, traces=traces, routes=routes, solves=solves)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     described = describe(app)
     app.openapi = lambda: described  # type: ignore[method-assign]
     return app
 
 
-def _solve_route(
-    index: int, endpoint: Endpoint, pool: Pool, metrics: Metrics, settings: Settings, answers: Answers, access: Access
-) -> Callable[[Request], Awaitable[Response]]:
+Solve = Callable[[Request], Awaitable[Response]]
+
+
+def _solve_route(index: int, endpoint: Endpoint, pool: Pool, metrics: Metrics, settings: Settings, answers: Answers, access: Access) -> Solve:
     async def solve(request: Request) -> Response:
         _admit(request, access)
         _check_media_type(request)
@@ -347,10 +350,25 @@ async def _answer_http_exception(request: Request, failure: Exception) -> Respon
 
 
 class _Outermost:
-    """Around every request: its id, its line in the log, its count in the metrics, and a problem for what nobody caught."""
+    """Around every request: its id, its line in the log, its count in the metrics, and a problem for what nobody caught.
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, traces: Traces | None, routes: frozenset[str]) -> None:
-        self._app, self._metrics, self._traces, self._routes = app, metrics, traces, routes
+    Solves are answered from here. FastAPI has the same routes and describes them; its own way to them, which looks for parameters to check
+    and finds none, takes half as long as answering with bytes that are kept.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, traces: Traces | None, routes: frozenset[str], solves: dict[str, Solve]) -> None:
+        self._app, self._metrics, self._traces, self._routes, self._solves = app, metrics, traces, routes, solves
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        solve = self._solves.get(scope["path"]) if scope["method"] == "POST" else None
+        if solve is None:
+            await self._app(scope, receive, send)
+            return
+        try:
+            response = await solve(Request(scope, receive))
+        except RefusedError as refused:
+            response = refused.response
+        await response(scope, receive, send)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -376,7 +394,7 @@ class _Outermost:
             await send(message)
 
         try:
-            await self._app(scope, receive, send_with_id)
+            await self._answer(scope, receive, send_with_id)
         except Exception:
             log.exception("request failed", extra={**said, "path": scope["path"]})
             if status:

@@ -191,6 +191,16 @@ byId("paste").addEventListener("click", openJson);
 byId("paste-sql").addEventListener("click", openSql);
 window.addEventListener("hashchange", fromAddress);
 
+// A recorded run is looked at now and then: its modules are fetched when somebody does.
+const runs = () => import("./run.js");
+byId("open-run").addEventListener("click", () => byId("run-files").click());
+byId("run-files").addEventListener("change", async (event) => {
+  const files = [...event.target.files];
+  event.target.value = "";
+  if (files.length) (await runs()).openRun(files);
+});
+byId("close-run").addEventListener("click", async () => (await runs()).closeRun());
+
 startCompare(background);
 startFrontier(background);
 startSensitivity(background);
