@@ -52,7 +52,7 @@ def join(
 ) -> DataFrame:
     """The join of streaming DataFrames as one streaming DataFrame, with a struct column per frame: write it with any `writeStream`.
 
-    >>> join({"bids": bids, "auctions": auctions}, on=["bids.auction = auctions.id"], within={"bids": "1 minute", "auctions": 300})  # doctest: +SKIP
+        join({"bids": bids, "auctions": auctions}, on=["bids.auction = auctions.id"], within={"bids": "1 minute", "auctions": 300})
 
     Frames stay as they are, with the watermarks that they have on their event times. `on` compares columns of two frames (=, <, <=, >, >=, !=),
     `within` says how long a row waits for partners. Without a `plan` one is made (see `spark_adapter.dataframes.Asking` for what may be

@@ -105,7 +105,7 @@ def _request(
     for name in within:
         if name not in frames:
             faults.append(("within", f"{name!r} is no frame of the join; its frames are {', '.join(frames)}"))
-    predicates = []
+    predicates: list[dict[str, Any]] = []
     for text in on:
         found = COMPARISON.fullmatch(text)
         if found is None:
@@ -176,8 +176,11 @@ def _asked(request: PlanRequest, bindings: Bindings, asking: Asking) -> Plan:
     elif not asking.statistics and len(request.query.streams) > 2:
         raise PlanError([("", "how fast are the frames? Give a plan, statistics={'streams': {name: {'rate': …}}}, or batches to measure")])
     if asking.url is not None:
-        return import_module("app.commands.remote").ask(asking.url, "/v1/plans", request, Plan, request.options.time_limit + 60)
-    return import_module("solvers.planner").plan(request)
+        made = import_module("app.commands.remote").ask(asking.url, "/v1/plans", request, Plan, request.options.time_limit + 60)
+    else:
+        made = import_module("solvers.planner").plan(request)
+    assert isinstance(made, Plan)
+    return made
 
 
 def _merged(request: PlanRequest, measured: Any, asking: Asking) -> Any:

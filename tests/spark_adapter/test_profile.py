@@ -10,8 +10,8 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from app.commands.main import main
-from app.commands.profile import profiled
+from app.commands.main import build_parser, main
+from app.commands.profile import _asked, profiled
 from models.bindings import Bindings
 from models.request import PlanRequest
 from spark_adapter.errors import BindingError, StatisticsError
@@ -99,3 +99,19 @@ def test_sources_that_show_nothing_are_said(spark: SparkSession, site: Path, tmp
     endless = later.model_copy(update={"source": later.source.model_copy(update={"format": "rate", "options": {}, "schema_": ""})})
     with pytest.raises(BindingError, match="cannot open the source of persons"):
         read_stretch(request, bindings.model_copy(update={"streams": {**bindings.streams, "persons": endless}}), spark, 60, lambda step, share: None)
+
+
+def test_a_request_needs_no_rates_and_no_selectivities(site: Path, tmp_path: Path) -> None:
+    request, bindings = asked(site)
+    document = request.model_dump(mode="json", exclude_none=True)
+    for stream in document["query"]["streams"]:
+        del stream["rate"]
+    for predicate in document["query"]["predicates"]:
+        del predicate["selectivity"]
+    sources = bindings.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"checkpoint"})
+    for name, content in (("request.yaml", document), ("sources.yaml", sources)):
+        (tmp_path / name).write_text(yaml.safe_dump(content))
+    arguments = build_parser().parse_args(["profile", str(tmp_path / "sources.yaml"), str(tmp_path / "request.yaml")])
+    read, bound = _asked(arguments)
+    assert [stream.window for stream in read.query.streams] == [stream.window for stream in request.query.streams]
+    assert bound.streams == bindings.streams

@@ -62,6 +62,27 @@ def test_the_log_says_which_trace_a_request_is_part_of(told: Any) -> None:
     assert [line["trace_id"] for line in requests] == [TRACE]
 
 
+def test_the_command_line_passes_its_trace_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+    from threading import Thread
+
+    from app.commands.main import main
+
+    seen: list[str | None] = []
+
+    class Listening(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            seen.append(self.headers["traceparent"])
+            self.send_error(503)
+
+    monkeypatch.setenv("TRACEPARENT", CARRIED["traceparent"])
+    with HTTPServer(("127.0.0.1", 0), Listening) as server:
+        Thread(target=server.handle_request).start()
+        example = str(ROOT / "openapi" / "examples" / "auction.json")
+        assert main(["plan", example, "--url", f"http://127.0.0.1:{server.server_port}"]) == 2
+    assert seen == [CARRIED["traceparent"]]
+
+
 def test_without_settings_nothing_of_it_is_loaded() -> None:
     code = "import sys; from app.service.traces import traces_from; print(traces_from({}), 'opentelemetry.sdk' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
