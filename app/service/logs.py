@@ -29,7 +29,7 @@ class _JsonFormatter(logging.Formatter):
 def set_up_logging() -> None:
     """Send every logger's records to standard error, replacing what was set up before."""
     # A line names its logger and its event: neither the place in the code nor the thread, which take as long to find as the line to write.
-    logging._srcfile = None  # type: ignore[attr-defined]  # as logging's documentation has it
+    logging._srcfile = None  # as logging's documentation has it
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter())
