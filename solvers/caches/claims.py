@@ -72,7 +72,8 @@ def least_of_all(problem: Problem, tree: Found, deadline: Deadline) -> float:
         return least
     from solvers.jtree.partials import least_cpu_of_all  # its compiled code takes a while to import
 
-    found = least_cpu_of_all(problem.model, problem.attributes, enough * ROUNDED, deadline, caps.memory_bytes)
+    # Of a plan that does not fit, the bound is that of all plans, whatever their memory.
+    found = least_cpu_of_all(problem.model, problem.attributes, enough * ROUNDED, deadline, caps.memory_bytes if fits else math.inf)
     return least if found is None else max(least, found)
 
 

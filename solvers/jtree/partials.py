@@ -27,15 +27,15 @@ from solvers.model.cost import CostModel
 from solvers.model.graph import bits
 from solvers.model.probe_order import Orders
 
-__all__ = ["JoinCosts", "least_cpu_of_all"]
+__all__ = ["JoinCosts", "key_predicates", "least_cpu_of_all"]
 
 MAX_SETS = 4_200  # connected sets: a star of 13 streams
 MAX_WORK = 100_000_000  # pairs of sets times predicates: a tenth of a second
-MAX_STREAMS = 16  # of a chain, milliseconds
+MAX_STREAMS = 12  # a chain of 12 takes two milliseconds, one of 16 fifteen times as long
 AT_ONCE_SETS = 200  # up to which it takes less time than to start a timer
 
 
-def _key_predicates(part: Component, attributes: Attributes) -> KeyPredicates:
+def key_predicates(part: Component, attributes: Attributes) -> KeyPredicates:
     """The predicates and their attributes, with the streams numbered as the part has them."""
     graph = attributes.graph
     place = {stream: k for k, stream in enumerate(part.streams)}
@@ -57,7 +57,7 @@ def _partials(part: Component, attributes: Attributes, stop: Ints) -> Floats:
     """For every set of the part what it counts for as a partial result where caches are allowed."""
     costs = part.model.costs
     scans = bool(costs.scan) and not all(equality for _, _, equality in attributes.sides)
-    return cached_partials(part.sets, _key_predicates(part, attributes), part.prices.made, costs.insert + costs.delete, scans, stop)
+    return cached_partials(part.sets, key_predicates(part, attributes), part.prices.made, costs.insert + costs.delete, scans, stop)
 
 
 def least_cpu_of_all(model: CostModel, attributes: Attributes, enough: float, deadline: Deadline, memory_bytes: float = math.inf) -> float | None:

@@ -135,6 +135,13 @@ def cached_partials(sets: Sets, predicates: KeyPredicates, made: float, update: 
             if made > 0.0 and not scans:
                 results = sizes[find(keys, places, multiplier, shift, masks[u] | segment)]
                 extra = (miss * update * results + update * upkeep[x] / max(1, n - length) / paces[u]) / (made * (length - 1))
+            reached = masks[u] | segment
+            if total >> length == 0:  # fewer sets than subsets of the segment
+                for between in range(u + 1, total):
+                    mask = masks[between]
+                    if mask & masks[u] == masks[u] and mask & ~reached == 0 and mask != reached:
+                        partial[between] = min(partial[between], miss * sizes[between] + extra)
+                continue
             subset = (segment - 1) & segment
             while subset:
                 between = find(keys, places, multiplier, shift, masks[u] | subset)
