@@ -61,6 +61,12 @@ class Broker:
         if done.returncode:
             raise ConnectorError(f"Kafka's storage cannot be made in {folder}: {(done.stderr or done.stdout).strip().splitlines()[-1]}")
 
+    @property
+    def pid(self) -> int:
+        """Of its process, while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> Broker:
         """Start it, and wait until it answers."""
         with (self._folder / "broker.log").open("ab") as log:

@@ -16,7 +16,7 @@ from tests.spark_adapter.nested_loop import Row
 
 __all__ = ["Topics", "as_json", "headers"]
 
-SECONDS = 60.0  # patience with a broker on this machine
+SECONDS = 180.0  # patience with a broker on this machine, which may be away for a minute
 QUIET = {"log_level": 0}
 
 
@@ -29,8 +29,8 @@ class Topics:
         self._admin = AdminClient({"bootstrap.servers": address, **QUIET})
         self._producer = Producer({"bootstrap.servers": address, "linger.ms": 5, **QUIET})
 
-    def make(self, *names: str, partitions: int = 2) -> None:
-        for made in self._admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
+    def make(self, *names: str, partitions: int = 2, config: Mapping[str, str] | None = None) -> None:
+        for made in self._admin.create_topics([NewTopic(name, partitions, 1, config=dict(config or {})) for name in names]).values():
             made.result(SECONDS)
 
     def widen(self, name: str, partitions: int) -> None:
@@ -61,14 +61,21 @@ class Topics:
         finally:
             self._broker.start()
 
+    def ends(self, name: str) -> list[int]:
+        """Of every partition how many records it has had."""
+        consumer = self._consumer()
+        try:
+            return [high for _, high in _bounds(consumer, name).values()]
+        finally:
+            consumer.close()
+
     def read(self, name: str) -> list[Message]:
         """All records that the topic has now."""
-        consumer = Consumer({"bootstrap.servers": self.address, "group.id": "reader", "enable.auto.commit": False, **QUIET})
+        consumer = self._consumer()
         try:
-            found = sorted(consumer.list_topics(name, timeout=SECONDS).topics[name].partitions)
-            ends = {p: consumer.get_watermark_offsets(TopicPartition(name, p), timeout=SECONDS) for p in found}
-            left = sum(high - low for low, high in ends.values())
-            consumer.assign([TopicPartition(name, p, low) for p, (low, _) in ends.items()])
+            bounds = _bounds(consumer, name)
+            left = sum(high - low for low, high in bounds.values())
+            consumer.assign([TopicPartition(name, p, low) for p, (low, _) in bounds.items()])
             messages: list[Message] = []
             while len(messages) < left:
                 more = consumer.consume(left - len(messages), timeout=SECONDS)
@@ -77,6 +84,15 @@ class Topics:
             return messages
         finally:
             consumer.close()
+
+    def _consumer(self) -> Consumer:
+        return Consumer({"bootstrap.servers": self.address, "group.id": "reader", "enable.auto.commit": False, **QUIET})
+
+
+def _bounds(consumer: Consumer, name: str) -> dict[int, tuple[int, int]]:
+    """Of every partition the first offset it has, and the next that it will get."""
+    found = sorted(consumer.list_topics(name, timeout=SECONDS).topics[name].partitions)
+    return {p: consumer.get_watermark_offsets(TopicPartition(name, p), timeout=SECONDS) for p in found}
 
 
 def as_json(rows: Iterable[Row]) -> list[bytes]:
