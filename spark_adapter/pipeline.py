@@ -357,7 +357,7 @@ class Pipeline:
         assert self._measuring is not None
         summary = self._measuring.summary()
         self._lines.add(json.dumps({**line, "measured": summary.get("measured")}))
-        self._folder.write(METRICS, metrics_text(summary, seconds, self.plan.cost))
+        self._folder.write(METRICS, metrics_text(summary, seconds, self.plan.cost, self._bad))
 
 
 def changeable(bindings: Bindings, spark: SparkSession) -> dict[str, str]:
