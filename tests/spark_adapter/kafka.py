@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -27,7 +28,7 @@ class Topics:
         self.address = address
         self._broker = broker
         self._admin = AdminClient({"bootstrap.servers": address, **QUIET})
-        self._producer = Producer({"bootstrap.servers": address, "linger.ms": 5, **QUIET})
+        self._producer = self._new_producer()
 
     def make(self, *names: str, partitions: int = 2, config: Mapping[str, str] | None = None) -> None:
         for made in self._admin.create_topics([NewTopic(name, partitions, 1, config=dict(config or {})) for name in names]).values():
@@ -37,6 +38,10 @@ class Topics:
         """More partitions."""
         for made in self._admin.create_partitions([NewPartitions(name, partitions)]).values():
             made.result(SECONDS)
+        while len(self._admin.list_topics(name, timeout=SECONDS).topics[name].partitions) < partitions:
+            time.sleep(0.05)
+        # One that has sent to the topic before remembers for minutes how many it had.
+        self._producer = self._new_producer()
 
     def forget(self, name: str, partition: int, before: int) -> None:
         """What retention does: the records before an offset are deleted."""
@@ -45,11 +50,12 @@ class Topics:
 
     def send(self, name: str, values: Iterable[bytes | None], partitions: Sequence[int] = (0, 1), times: Sequence[datetime] | None = None) -> None:
         """One after the other, to the partitions in turn; `times` are the records' own, now by default."""
+        producer = self._producer
         for k, value in enumerate(values):
             stamp = {} if times is None else {"timestamp": round(times[k].timestamp() * 1000)}
-            self._producer.produce(name, value=value, partition=partitions[k % len(partitions)], **stamp)
-            self._producer.poll(0)
-        assert self._producer.flush(SECONDS) == 0
+            producer.produce(name, value=value, partition=partitions[k % len(partitions)], **stamp)
+            producer.poll(0)
+        assert producer.flush(SECONDS) == 0
 
     @contextmanager
     def away(self) -> Iterator[None]:
@@ -84,6 +90,9 @@ class Topics:
             return messages
         finally:
             consumer.close()
+
+    def _new_producer(self) -> Producer:
+        return Producer({"bootstrap.servers": self.address, "linger.ms": 5, **QUIET})
 
     def _consumer(self) -> Consumer:
         return Consumer({"bootstrap.servers": self.address, "group.id": "reader", "enable.auto.commit": False, **QUIET})
