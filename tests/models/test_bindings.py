@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from models.bindings import BadTopic, Bindings
 from spark_adapter.documents import read_bindings
 from spark_adapter.errors import BindingError
 
 TOPIC: dict[str, Any] = {"format": "kafka", "topic": "bids", "servers": "localhost:9092", "value": {"format": "json", "schema": "x BIGINT"}}
+ROOT = Path(__file__).parents[2]
 FILES: dict[str, Any] = {"format": "json", "options": {"path": "bids"}}
 
 
@@ -77,3 +81,11 @@ def test_a_sink_without_a_topic_is_untouched() -> None:
     assert found == {"/sink/key": "key needs topic: without it the result's columns are taken for the record's own, untouched"}
     found = faults(document(TOPIC, sink={"format": "kafka", "topic": "results", "options": {"topic": "results"}}))
     assert found == {"/sink/topic": "topic and the option topic both say where to write: leave one out"}
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/spark.md"])
+def test_the_bindings_that_documents_show_are_right(document: str) -> None:
+    shown = re.findall(r"```yaml\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), re.DOTALL)
+    assert shown
+    for text in shown:
+        read_bindings(yaml.safe_load(text))
