@@ -82,7 +82,7 @@ def test_topics_that_we_decode_are_not_exported(tmp_path: Path) -> None:
     document = bindings_of(tmp_path, dict.fromkeys("abc", "ts TIMESTAMP")).model_dump(mode="json", by_alias=True)
     value = {"format": "json", "schema": "k BIGINT, n BIGINT"}
     document["streams"]["a"]["source"] = {"format": "kafka", "topic": "a", "servers": "localhost:9092", "value": value}
-    with pytest.raises(BindingError, match="^/streams/a/source/value: a script has no records decoded or made for it"):
+    with pytest.raises(BindingError, match=r"^/streams/a/source/value: a script has no records decoded or made for it"):
         export(PLAN, Bindings.model_validate(document))
     del document["streams"]["a"]["source"]["value"]
     document["streams"]["a"]["event_time"] = None
