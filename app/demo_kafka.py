@@ -72,7 +72,8 @@ def demonstrate(folder: Path) -> bool:
 
 
 def make_topics(address: str) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient({"bootstrap.servers": address})
     for made in admin.create_topics([NewTopic(name, 2, 1) for name in (*RATES, RESULTS)]).values():
@@ -183,7 +184,7 @@ class Consuming(threading.Thread):
         while not self._ended.is_set():
             for message in consumer.consume(1000, timeout=0.2):
                 key, value = message.key(), message.value()
-                if message.error() is not None or key in self._seen:
+                if message.error() is not None or key is None or value is None or key in self._seen:
                     continue
                 self._seen.add(key)
                 row = json.loads(value)
@@ -225,7 +226,7 @@ def everything(address: str, topic: str) -> list[tuple[int, dict[str, Any]]]:
     consumer.assign(places)
     found: list[tuple[int, dict[str, Any]]] = []
     while len(found) < left:
-        found += [(message.timestamp()[1], json.loads(message.value())) for message in consumer.consume(left - len(found), timeout=60)]
+        found += [(message.timestamp()[1], json.loads(message.value() or b"")) for message in consumer.consume(left - len(found), timeout=60)]
     consumer.close()
     return found
 

@@ -69,7 +69,12 @@ def work(folder: Path, address: str, engine: str) -> None:
     spark = open_session(connected(bound[0]) | {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
     pipelines = [spark_adapter.compile(PLANS[engine], each, spark, engine).start() for each in bound]
     told = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.readline(), told.set()), daemon=True).start()
+
+    def listen() -> None:
+        sys.stdin.readline()
+        told.set()
+
+    threading.Thread(target=listen, daemon=True).start()
     while not told.wait(0.2):
         for pipeline in pipelines:
             assert not pipeline.await_termination(0.01)

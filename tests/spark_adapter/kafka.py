@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from spark_adapter.kafka.local import Broker
 from tests.spark_adapter.nested_loop import Row
@@ -52,8 +53,8 @@ class Topics:
         """One after the other, to the partitions in turn; `times` are the records' own, now by default."""
         producer = self._producer
         for k, value in enumerate(values):
-            stamp = {} if times is None else {"timestamp": round(times[k].timestamp() * 1000)}
-            producer.produce(name, value=value, partition=partitions[k % len(partitions)], **stamp)
+            stamp = 0 if times is None else round(times[k].timestamp() * 1000)  # 0: now
+            producer.produce(name, value=value, partition=partitions[k % len(partitions)], timestamp=stamp)
             producer.poll(0)
         assert producer.flush(SECONDS) == 0
 

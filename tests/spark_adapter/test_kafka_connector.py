@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "watersmeet" / "jars"
 
 
-def settings(source: dict[str, Any] = TOPIC, **spark: str) -> dict[str, str]:
+def settings(source: Mapping[str, Any] = TOPIC, spark: Mapping[str, str] | None = None) -> dict[str, str]:
     bound = {"bids": {"source": source, "event_time": "ts"}}
-    return connected(Bindings.model_validate({"streams": bound, "checkpoint": "c", "spark": spark}))
+    return connected(Bindings.model_validate({"streams": bound, "checkpoint": "c", "spark": dict(spark or {})}))
 
 
 def test_only_who_reads_or_writes_topics_gets_the_connector() -> None:
@@ -39,8 +40,8 @@ def test_only_who_reads_or_writes_topics_gets_the_connector() -> None:
 
 def test_what_the_bindings_or_spark_submit_name_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     named = {"spark.jars": "/jars/spark-sql-kafka-0-10_2.13-4.2.0.jar"}
-    assert settings(**named) == named
-    assert settings(**{"spark.jars.packages": "org.example:other:1"}) == {"spark.jars.packages": f"org.example:other:1,{OWN}"}
+    assert settings(spark=named) == named
+    assert settings(spark={"spark.jars.packages": "org.example:other:1"}) == {"spark.jars.packages": f"org.example:other:1,{OWN}"}
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert settings() == {}
 
