@@ -12,9 +12,26 @@ from pydantic_core import PydanticCustomError
 from models.base import Identifier, Model
 from models.faults import Fault, with_faults
 
-__all__ = ["KAFKA", "SERVERS", "BadTopic", "Bindings", "OnBad", "Routing", "Sink", "Source", "StreamBinding", "Trigger", "Value", "ValueFormat"]
+__all__ = [
+    "KAFKA",
+    "SERVERS",
+    "BadTopic",
+    "Bindings",
+    "BindingsDraft",
+    "Expression",
+    "OnBad",
+    "Routing",
+    "Sink",
+    "Source",
+    "StreamBinding",
+    "StreamDraft",
+    "Trigger",
+    "Value",
+    "ValueFormat",
+]
 
 Expression = Annotated[str, Field(min_length=1, max_length=4096)]
+MAX_WHERE = 65_536  # a list of a few thousand values is a condition like any other
 Topic = Annotated[str, Field(min_length=1, max_length=249)]
 
 KAFKA = "kafka"
@@ -129,19 +146,30 @@ def _reached(data: Any, options: set[str]) -> Iterator[Fault]:
         yield ("servers",), f"servers and the option {SERVERS} both say where the brokers are: leave one out"
 
 
-class StreamBinding(Model):
+class StreamDraft(Model):
+    """What a query says of a stream: its columns, not where they are read from."""
+
+    table: Annotated[str, Field(max_length=4096, examples=["bids"])] = ""
+    """The table that SQL reads the stream from; by default one named like the stream. Spark's sources do not need it."""
+    event_time: Annotated[Expression, Field(examples=["ts"])]
+    """The column, or SQL expression, of a row's time."""
+    columns: Annotated[dict[Identifier, Expression], Field(examples=[{"auction": "auction"}])] = {}
+    """Plan attribute → column or SQL expression; by default the column of the same name."""
+    where: Annotated[str, Field(max_length=MAX_WHERE, examples=["price > 0"])] = ""
+    """Which rows take part, as a SQL condition over the stream's columns; by default all."""
+
+
+class StreamBinding(StreamDraft):
     """One stream of the plan, as Spark sees it."""
 
     source: Source
     """Where its rows come from."""
-    event_time: Annotated[Expression | None, Field(examples=["ts"])] = None
+    event_time: Annotated[Expression | None, Field(examples=["ts"])] = None  # type: ignore[assignment]  # a query says it always, a topic may leave it out
     """The column, or SQL expression, of a row's time; of a topic's records by default the timestamp that Kafka has for them."""
     watermark: Annotated[str, Field(examples=["10 seconds"])] = "0 seconds"
     """How late a row may come, as a Spark interval."""
     idle_after: Annotated[str | None, Field(examples=["60 seconds"])] = None
     """A stream without a row for so long, as a Spark interval, holds no watermark back; its rows that are late because of that are dropped."""
-    columns: Annotated[dict[Identifier, Expression], Field(examples=[{"auction": "auction"}])] = {}
-    """Plan attribute → column or SQL expression; by default the column of the same name."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -213,6 +241,15 @@ class Routing(StrEnum):
 
     FIXED = "fixed"
     ADAPTIVE = "adaptive"
+
+
+class BindingsDraft(Model):
+    """What a query says of bindings. To run it they still need a source for each stream, a sink and a checkpoint."""
+
+    streams: Annotated[dict[Identifier, StreamDraft], Field(min_length=1)]
+    """One per stream of the query."""
+    select: Annotated[list[Expression], Field(examples=[["bids.price AS price"]])] = []
+    """Result columns as SQL expressions over the streams; by default one struct column per stream."""
 
 
 class Bindings(Model):

@@ -124,7 +124,7 @@ class _Stems:
         program = programmed(plan, self.bindings, streams, copies)
         measured = Measured(plan.query, {stream.name: stream.delay or 0 for stream in program.streams})
         built = Built(
-            stem(program, plan, self.bindings, streams, cells.grid, cells.keys, self.control),
+            stem(program, plan, self.bindings, streams, cells, self.control),
             remember=remember,
             changes=self.changes,
             settings=settings(streams, cells.partitions),

@@ -79,6 +79,8 @@ def _streams(plan: Plan, bindings: Bindings, variables: dict[str, str]) -> Itera
         yield ""
         yield f"# {name}: a window of {stream.window.seconds} seconds."
         yield f"{variable} = {_source(binding)}"
+        if binding.where:
+            yield f"{variable} = {variable}.where(column({variable}, {binding.where!r}))"
         yield f"{variable} = ("
         yield f"    {variable}.select("
         yield f'        F.struct("*").alias({name!r}),'

@@ -6,32 +6,36 @@ Each stream becomes a streaming DataFrame with
     a_<attribute>   one column per attribute that a predicate names, in the type that the predicates compare in
     row             a struct of the source columns that the result needs
 
-Rows without an event time, or without a value in an attribute, can be in no result and are left out here.
+Rows that the binding's condition does not let in, rows without an event time, and rows without a value in an attribute can be in no result
+and are left out here.
 Everything found wrong is reported together; nothing runs until a pipeline is started.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 from pyspark.sql import types as T  # noqa: N812 - everyone's name for it
 
-from models.bindings import KAFKA, Bindings, StreamBinding
+from models.bindings import KAFKA, Bindings, Sink, StreamBinding
 from models.plan import Plan
-from models.request import Comparison, Query
+from models.request import Comparison, PlanRequest, Query
 from spark_adapter.documents import check_tree
 from spark_adapter.errors import BindingError, Fault
 from spark_adapter.expressions import SPARK_ERRORS, ExpressionError, analyzed, column_or_expression, milliseconds, quietly, quoted, references, said
 from spark_adapter.kafka import brokers, topics
 from spark_adapter.kafka.connector import missing
 
-__all__ = ["attributes", "read_streams", "result_columns"]
+__all__ = ["Opener", "attributes", "read_batches", "read_frames", "read_streams", "result_columns"]
 
 Attribute = tuple[str, str]
 """(stream, attribute)."""
+
+Opener = Callable[[str, StreamBinding], DataFrame]
+"""The rows of a stream as its source has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ def attributes(query: Query) -> dict[str, list[str]]:
     return {stream: list(names) for stream, names in found.items()}
 
 
-def result_columns(plan: Plan, bindings: Bindings) -> list[Column]:
+def result_columns(plan: Plan | PlanRequest, bindings: Bindings) -> list[Column]:
     """The result's columns, over a DataFrame that has the `row` of each stream as a column named like the stream."""
     columns = [F.expr(text) for text in bindings.select] or [_whole(stream.name, bindings) for stream in plan.query.streams]
     return columns if bindings.sink.topic is None else topics.records(columns, bindings)
@@ -72,18 +76,41 @@ def _whole(name: str, bindings: Bindings) -> Column:
 def read_streams(plan: Plan, bindings: Bindings, spark: SparkSession) -> dict[str, DataFrame]:
     """The plan's streams, in the shape above. Raises PlanError or BindingError with all faults found."""
     check_tree(plan)
+
+    def opened(_: str, binding: StreamBinding) -> DataFrame:
+        reader = spark.readStream.format(binding.source.format).options(**topics.reading_options(binding.source))
+        return (reader.schema(binding.source.schema_) if binding.source.schema_ else reader).load()
+
     with quietly():
-        return _read(plan, bindings, spark)
+        return _read(plan, bindings, spark, opened)
 
 
-def _read(plan: Plan, bindings: Bindings, spark: SparkSession) -> dict[str, DataFrame]:
+def read_batches(asked: PlanRequest, bindings: Bindings, spark: SparkSession) -> dict[str, DataFrame]:
+    """What the sources of a request's streams hold now, in the same shape. Raises BindingError with all faults found."""
+
+    def opened(_: str, binding: StreamBinding) -> DataFrame:
+        reader = spark.read.format(binding.source.format).options(**topics.batch_options(binding.source))
+        return (reader.schema(binding.source.schema_) if binding.source.schema_ else reader).load()
+
+    with quietly():
+        # Nothing is written, so it does not matter whether a sink is there.
+        return _read(asked, bindings.model_copy(update={"sink": Sink()}), spark, opened)
+
+
+def read_frames(plan: Plan | PlanRequest, bindings: Bindings, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """Frames that somebody made, in the same shape, with the watermarks that they have. Raises BindingError with all faults found."""
+    with quietly():
+        return _read(plan, bindings, next(iter(frames.values())).sparkSession, lambda name, _: frames[name], watermarks=False)
+
+
+def _read(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession, opener: Opener, watermarks: bool = True) -> dict[str, DataFrame]:
     faults = list(_names(plan, bindings, spark))
     opened: dict[str, _Opened] = {}
     wanted = attributes(plan.query)
     for stream in plan.query.streams:
         binding = bindings.streams.get(stream.name)
         if binding is not None:
-            source = _open(stream.name, binding, wanted[stream.name], spark, faults)
+            source = _open(stream.name, binding, wanted[stream.name], spark, faults, opener)
             if source is not None:
                 opened[stream.name] = source
     types = _comparison_types(plan.query, opened, faults)
@@ -92,10 +119,11 @@ def _read(plan: Plan, bindings: Bindings, spark: SparkSession) -> dict[str, Data
         faults += brokers.absent(bindings, spark)
     if faults:
         raise BindingError(faults)
-    return {name: _shaped(source, bindings.streams[name], name, types, needed[name]) for name, source in opened.items()}
+    delays = {name: bindings.streams[name].watermark if watermarks else None for name in opened}
+    return {name: _shaped(source, delays[name], name, types, needed[name]) for name, source in opened.items()}
 
 
-def _names(plan: Plan, bindings: Bindings, spark: SparkSession) -> Iterator[Fault]:
+def _names(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession) -> Iterator[Fault]:
     """Streams without a binding, bindings without a stream, names that Spark cannot tell apart."""
     streams = [stream.name for stream in plan.query.streams]
     missing = [name for name in streams if name not in bindings.streams]
@@ -119,14 +147,11 @@ def _names(plan: Plan, bindings: Bindings, spark: SparkSession) -> Iterator[Faul
                     yield "/streams", f"Spark cannot tell the {what} {other} and {name} apart; rename one, or set spark.sql.caseSensitive to true"
 
 
-def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: SparkSession, faults: list[Fault]) -> _Opened | None:
+def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: SparkSession, faults: list[Fault], opener: Opener) -> _Opened | None:
     """The source with its event time and attributes found; None where it cannot be opened at all."""
     at = f"/streams/{name}"
-    reader = spark.readStream.format(binding.source.format).options(**topics.reading_options(binding.source))
     try:
-        if binding.source.schema_:
-            reader = reader.schema(binding.source.schema_)
-        frame = reader.load()
+        frame = opener(name, binding)
     except SPARK_ERRORS as error:
         faults.append((f"{at}/source", f"Spark cannot open the source of {name}: {said(error)}{_package(binding.source.format, error)}"))
         return None
@@ -135,6 +160,11 @@ def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: Spark
         if decoded is None:
             return None
         frame = decoded
+    if binding.where:
+        try:
+            frame = frame.where(_condition(name, binding.where, frame, spark))
+        except ExpressionError as error:
+            faults.append((f"{at}/where", f"the condition on {name}, {error}"))
     event_time = F.lit(None).cast("timestamp")
     time_text = topics.event_time_of(binding)
     try:
@@ -143,7 +173,8 @@ def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: Spark
         if not isinstance(kind, (T.TimestampType, T.TimestampNTZType)):
             faults.append((f"{at}/event_time", _not_a_time(name, time_text, kind)))
         else:
-            event_time = event_time.cast("timestamp")
+            if isinstance(kind, T.TimestampNTZType):
+                event_time = event_time.cast("timestamp")  # any other column keeps the watermark that it may have
             frame.select(event_time.alias("ts")).withWatermark("ts", binding.watermark)
     except ExpressionError as error:
         faults.append((f"{at}/event_time", f"the event time of {name}, {error}"))
@@ -190,6 +221,15 @@ def _decoded(name: str, frame: DataFrame, binding: StreamBinding, faults: list[F
     except TypeError:
         faults.append((f"{at}/format", f"Spark cannot read avro: {missing(PACKAGES['avro'])}"))
     return None
+
+
+def _condition(name: str, text: str, frame: DataFrame, spark: SparkSession) -> Column:
+    """Which rows take part. A row for which that is null does not."""
+    condition = column_or_expression(spark, frame, text)
+    kind = frame.select(condition).schema[0].dataType
+    if not isinstance(kind, T.BooleanType):
+        raise ExpressionError(f"{text!r}, is {kind.simpleString().upper()}; it must be true or false, for example {text} > 0")
+    return condition
 
 
 def _wrong_silence(name: str, text: str, spark: SparkSession) -> Iterator[Fault]:
@@ -292,7 +332,9 @@ def _common_decimal(kinds: Sequence[T.DataType]) -> T.DataType | None:
     return T.DecimalType(precision, max(scales)) if precision <= 38 else None
 
 
-def _needed_columns(plan: Plan, bindings: Bindings, opened: dict[str, _Opened], spark: SparkSession, faults: list[Fault]) -> dict[str, list[str]]:
+def _needed_columns(
+    plan: Plan | PlanRequest, bindings: Bindings, opened: dict[str, _Opened], spark: SparkSession, faults: list[Fault]
+) -> dict[str, list[str]]:
     """Per stream the source columns that the result mentions; all of them where a stream is taken whole."""
     streams = [stream.name for stream in plan.query.streams]
     everything = {name: list(opened[name].own) for name in streams}
@@ -326,7 +368,7 @@ def _needed_columns(plan: Plan, bindings: Bindings, opened: dict[str, _Opened], 
     return {name: [column for column in opened[name].frame.columns if fold(column) in mentioned[name]] or everything[name][:1] for name in streams}
 
 
-def _unwritable(plan: Plan, bindings: Bindings, joined: DataFrame) -> Iterator[Fault]:
+def _unwritable(plan: Plan | PlanRequest, bindings: Bindings, joined: DataFrame) -> Iterator[Fault]:
     """A sink of Kafka's that nobody can reach, or whose records cannot be made of the result's columns."""
     if bindings.sink.format.lower() == KAFKA and topics.servers_of_sink(bindings) is None:
         yield "/sink/servers", "servers is required: the streams have no brokers, or not all the same, that could be the sink's"
@@ -339,7 +381,7 @@ def _unwritable(plan: Plan, bindings: Bindings, joined: DataFrame) -> Iterator[F
             yield "/sink/value", f"Spark cannot write avro: {missing(PACKAGES['avro'])}"
 
 
-def _shaped(source: _Opened, binding: StreamBinding, name: str, types: dict[Attribute, T.DataType], needed: Sequence[str]) -> DataFrame:
+def _shaped(source: _Opened, watermark: str | None, name: str, types: dict[Attribute, T.DataType], needed: Sequence[str]) -> DataFrame:
     shaped = source.frame.select(
         source.event_time.alias("ts"),
         *(column.cast(types[name, attribute]).alias(f"a_{attribute}") for attribute, (column, _) in source.columns.items()),
@@ -348,4 +390,5 @@ def _shaped(source: _Opened, binding: StreamBinding, name: str, types: dict[Attr
     present = F.col("ts").isNotNull()
     for attribute in source.columns:
         present &= F.col(f"a_{attribute}").isNotNull()
-    return shaped.withWatermark("ts", binding.watermark).where(present)
+    # Rows that can be in no result move the watermark too.
+    return (shaped if watermark is None else shaped.withWatermark("ts", watermark)).where(present)

@@ -32,6 +32,7 @@ __all__ = [
     "RECORD_ID",
     "bad_counts",
     "bad_records",
+    "batch_options",
     "event_time_of",
     "good_rows",
     "identified",
@@ -55,6 +56,13 @@ def reading_options(source: Source) -> dict[str, str]:
     """What Spark's reader is told: the source's options as they are, and where topic and servers are given, those in the connector's words."""
     own = {"subscribe": source.topic, SERVERS: source.servers}
     return {key: value for key, value in own.items() if value is not None} | source.options
+
+
+def batch_options(source: Source) -> dict[str, str]:
+    """What Spark's reader is told for a stretch that is read once: by default all that the topic holds, or from and up to the offsets (as JSON) or
+    times that the options say. Where a stream begins does not concern a batch, and "latest" is refused there."""
+    whole = ("earliest", "latest")
+    return {key: value for key, value in reading_options(source).items() if not (key.lower() == "startingoffsets" and value.lower() in whole)}
 
 
 def event_time_of(binding: StreamBinding) -> str:
