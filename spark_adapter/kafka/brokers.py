@@ -61,7 +61,7 @@ def absent(bindings: Bindings, spark: SparkSession) -> Iterator[Fault]:
         for use in uses:
             for topic in use.topics:
                 if topic not in names:
-                    yield use.topic_at, f"there is no topic {topic!r} at {servers}{_near(topic, names)}; create it first"
+                    yield use.topic_at, f"there is no topic {topic!r} at {servers}{_near(topic, names)}"
 
 
 def lost(bindings: Bindings, spark: SparkSession, folder: Folder) -> Iterator[Fault]:
@@ -148,7 +148,8 @@ def _near(topic: str, names: Sequence[str]) -> str:
     near = difflib.get_close_matches(topic, shown, 1)
     if near:
         return f"; did you mean {near[0]!r}?"
-    return f"; there are {', '.join(shown[:SHOWN])}{', …' if len(shown) > SHOWN else ''}" if shown else ", and no other"
+    there = f"; there are {', '.join(shown[:SHOWN])}{', …' if len(shown) > SHOWN else ''}" if shown else ", and no other"
+    return f"{there}: create it first"
 
 
 def _wanted(folder: Folder) -> Offsets:

@@ -1,6 +1,7 @@
 """One broker on this machine, from Kafka's own jars: for the demo and for tests.
 
-It is a whole Kafka of one node (KRaft mode: it is its own controller), on ports that are free, with everything it writes in one folder.
+It is a whole Kafka of one node (KRaft mode: it is its own controller), on ports that are free, with everything it writes in one folder. It deletes
+nothing: records may have times long past.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ transaction.state.log.num.partitions=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
+log.retention.ms=-1
 """
 
 
