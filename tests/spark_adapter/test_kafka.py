@@ -16,9 +16,11 @@ from pyspark.sql import SparkSession
 
 import spark_adapter
 from models.bindings import Bindings
+from models.request import PlanRequest
 from spark_adapter.errors import BindingError
 from spark_adapter.kafka import brokers
 from spark_adapter.kafka.topics import ID_HEADER
+from spark_adapter.profile import read_stretch
 from spark_adapter.run import run
 from tests.spark_adapter.kafka import Topics, as_json, headers
 from tests.spark_adapter.nested_loop import Row
@@ -229,6 +231,21 @@ def test_a_topic_that_comes_later_a_broker_that_goes_away_and_a_clock_that_is_ah
         assert pipeline.progress.late == 0
     finally:
         pipeline.stop()
+
+
+def test_profile_reads_a_stretch_of_topics_by_offsets_or_by_time(topics: Topics, spark: SparkSession, tmp_path: Path) -> None:
+    topics.make("span-a", "span-b", partitions=1)
+    for name in ("span-a", "span-b"):
+        topics.send(name, numbered(*range(60)), (0,), [moment(k) for k in range(60)])
+    request = PlanRequest.model_validate({"query": PAIR.query.model_dump(mode="json")})
+
+    def rows(**options: str) -> dict[str, int]:
+        bindings = Bindings.model_validate(pair(topics, "span", tmp_path, a={"options": options}) | {"sink": {"format": "kafka", "topic": "nowhere"}})
+        return read_stretch(request, bindings, spark, 600, lambda step, share: None).in_stretch
+
+    assert rows(startingOffsets="latest", maxOffsetsPerTrigger="10") == {"a": 60, "b": 60}
+    assert rows(startingOffsets=json.dumps({"span-a": {"0": 20}}), endingOffsets=json.dumps({"span-a": {"0": 50}})) == {"a": 30, "b": 30}
+    assert rows(startingTimestamp=str(round(moment(45).timestamp() * 1000))) == {"a": 15, "b": 15}
 
 
 def refused(bindings: dict[str, Any], spark: SparkSession) -> dict[str, str]:
