@@ -41,13 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     need_spark(arguments.install)
     request, bindings = _asked(arguments)
+    from spark_adapter.kafka.connector import connected
     from spark_adapter.profile import read_stretch
     from spark_adapter.session import open_session
 
     bar = _Bar(arguments.quiet)
     try:
         bar.tell("starting Spark", 0.0)
-        spark = open_session(bindings.spark, arguments.master)
+        spark = open_session(connected(bindings), arguments.master)
         stretch = read_stretch(request, bindings, spark, arguments.seconds, bar.tell)
         found = profiled(request, stretch, bar.tell)
     finally:
