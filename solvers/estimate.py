@@ -1,37 +1,22 @@
-"""What would *this* plan cost? A request and a plan's shape, priced (contract §3, POST /v1/estimates)."""
+"""What would *this* plan cost? A request and a plan's shape, priced (contract §3, POST /v1/estimates); its caches as well, where it has any."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from models.plan import EstimateRequest, Operator, OperatorShape, Plan
+from models.fingerprint import fingerprint
+from models.plan import EstimateRequest, Plan
+from models.request import PlanRequest
+from solvers.caches.given import cached_at, places_of
 from solvers.common.deadline import Deadline
-from solvers.jtree.orders import best_orders
-from solvers.jtree.search import Problem, make_join
-from solvers.model.graph import JoinGraph
+from solvers.jtree.given import tree_of
+from solvers.jtree.search import Problem
 from solvers.model.point import point_of
-from solvers.model.tree import Tree, leaf_mask
 from solvers.plan.builder import build_plan
 from solvers.plan.outcome import allocated, of_shape, proven
 from solvers.planner import problem_of
 
-__all__ = ["estimate", "tree_of"]
-
-
-def tree_of(problem: Problem, operators: Sequence[OperatorShape] | Sequence[Operator]) -> Tree:
-    """The tree that validated operators describe; an input without a pipeline gets its best probe order."""
-    graph: JoinGraph = problem.model.graph
-    trees: dict[str, Tree] = {name: i for i, name in enumerate(graph.names)}
-    tree: Tree = 0
-    for operator in operators:
-        inputs = [trees[name] for name in operator.inputs]
-        given = {pipeline.input: [probe.target for probe in pipeline.probes] for pipeline in operator.pipelines}
-        best = best_orders(problem.model, [leaf_mask(child) for child in inputs])[0] if len(given) < len(inputs) else ()
-        orders = [
-            [operator.inputs.index(target) for target in given[name]] if name in given else list(best[k]) for k, name in enumerate(operator.inputs)
-        ]
-        tree = trees[operator.id] = make_join(inputs, orders)
-    return tree
+__all__ = ["answered_by", "estimate", "with_given_caches"]
 
 
 def estimate(request: EstimateRequest) -> Plan:
@@ -42,3 +27,34 @@ def estimate(request: EstimateRequest) -> Plan:
     deadline = Deadline.after(request.options.time_limit)
     outcome = allocated(problem, of_shape(point), deadline)
     return build_plan(problem, proven(problem, outcome, deadline))
+
+
+def answered_by(plan: Plan, names: Sequence[str]) -> Problem:
+    """The problem that a plan document answers, its streams in the order of `names`."""
+    streams = {stream.name: stream for stream in plan.query.streams}
+    query = plan.query.model_copy(update={"streams": [streams[name] for name in names]})
+    return problem_of(PlanRequest(query=query, costs=plan.costs))
+
+
+def with_given_caches(request: EstimateRequest, priced: Plan, given: Plan) -> Plan:
+    """`priced` (the estimate of the plan's operators) with the caches of `given`. Raises ShapeError."""
+    if not given.caches:
+        return priced
+    problem = problem_of(request)
+    names = problem.model.graph.names
+    places = places_of(given, answered_by(given, names))
+    cached = cached_at(problem, problem.model.price(tree_of(problem, request.operators)), places)
+    caches, qualified = cached.caches(), problem.caps.admit(cached.point)
+    return priced.model_copy(
+        update={
+            "cost": priced.cost.model_copy(update={"cpu": cached.total.cpu, "memory_bytes": cached.total.memory_bytes}),
+            "caches": caches,
+            "qualified": qualified,
+            "fingerprint": fingerprint(names, priced.operators, caches),
+            "allocation": None if qualified else priced.allocation,
+            "shortfall": None if qualified else priced.shortfall,
+            # These two were computed without caches and do not hold with them.
+            "headroom": None,
+            "validity": [],
+        }
+    )

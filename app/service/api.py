@@ -35,6 +35,7 @@ from app.service.pool import Answer, OverloadedError, Pool, Tell, WorkerLostErro
 from app.service.problems import PROBLEM_MEDIA_TYPE, problem
 from app.service.settings import Settings, settings_from
 from app.service.stream import QUIET, EventStream, Newest, wants_stream
+from app.service.traces import Traces, trace_id, traces_from
 from models.service import Health, Readiness
 
 __all__ = ["create_app"]
@@ -75,7 +76,7 @@ def create_app(settings: Settings | None = None, pool: Pool | None = None) -> Fa
     settings = settings or settings_from()
     pool = pool or Pool(settings)
     answers, access = Answers(settings.cache_bytes), Access(settings.keys, settings.rate_limit)
-    metrics = Metrics(pool, answers)
+    metrics, traces = Metrics(pool, answers), traces_from()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -84,6 +85,8 @@ def create_app(settings: Settings | None = None, pool: Pool | None = None) -> Fa
             yield
         finally:
             await pool.close()
+            if traces is not None:
+                traces.close()
 
     app = FastAPI(
         title="Watersmeet",
@@ -118,7 +121,9 @@ def create_app(settings: Settings | None = None, pool: Pool | None = None) -> Fa
     add_page(app)
     app.add_exception_handler(RefusedError, _answer_refused)
     app.add_exception_handler(HTTPException, _answer_http_exception)
-    app.add_middleware(_Outermost, metrics=metrics, routes=frozenset(getattr(route, "path", "") for route in app.routes), solves=solves)
+    app.state.traces = traces
+    routes = frozenset(getattr(route, "path", "") for route in app.routes)
+    app.add_middleware(_Outermost, metrics=metrics, traces=traces, routes=routes, solves=solves)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     described = describe(app)
     app.openapi = lambda: described  # type: ignore[method-assign]
@@ -145,7 +150,7 @@ def _solve_route(index: int, endpoint: Endpoint, pool: Pool, metrics: Metrics, s
                 else:
                     if key is not None and answers.in_flight(key):
                         source = "shared"  # it takes no worker, but it waits like the others, and keeps its place
-                    solving = asyncio.ensure_future(work(key, request.state.request_id, body, newest))
+                    solving = asyncio.ensure_future(work(key, request, body, newest))
                     if not await _over_or_told(request, solving, newest):
                         kept = places.pop_all()
                         solving.add_done_callback(lambda _: kept.close())  # not only when a slow reader has read it all
@@ -166,9 +171,13 @@ def _solve_route(index: int, endpoint: Endpoint, pool: Pool, metrics: Metrics, s
         headers = {"ETag": f'"{answer.etag}"', "X-Cache": source, **_timing(answer, source), **vary}
         return Response(answer.body, headers=headers, media_type="application/json")
 
-    def work(key: Key | None, request_id: str, body: bytes, newest: Newest | None) -> Coroutine[Any, Any, Answer]:
+    def work(key: Key | None, request: Request, body: bytes, newest: Newest | None) -> Coroutine[Any, Any, Answer]:
+        def solved(tell: Tell | None) -> Coroutine[Any, Any, Answer]:
+            return pool.solve(index, request.state.request_id, body, tell)
+
         def ask(tell: Tell | None) -> Coroutine[Any, Any, Answer]:
-            return pool.solve(index, request_id, body, tell)
+            traces: Traces | None = request.app.state.traces
+            return solved(tell) if traces is None else traces.solve(request.state.span, solved, tell)
 
         tell = newest.put if newest else None
         return answers.solve(key, ask, tell) if key else ask(tell)
@@ -299,7 +308,7 @@ def _add_service_routes(app: FastAPI, pool: Pool, metrics: Metrics) -> None:
         """Yes only when every worker is warm; until then 503."""
         if not pool.ready:
             raise RefusedError(503, f"Warming up: {pool.warm} of {pool.size} workers are warm.", headers=RETRY_AFTER)
-        return Readiness(status="ready", workers=pool.warm)
+        return Readiness(status="ready", workers=pool.warm, version=app.version)
 
     @app.get(
         "/metrics",
@@ -347,8 +356,8 @@ class _Outermost:
     and finds none, takes half as long as answering with bytes that are kept.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, routes: frozenset[str], solves: dict[str, Solve]) -> None:
-        self._app, self._metrics, self._routes, self._solves = app, metrics, routes, solves
+    def __init__(self, app: ASGIApp, metrics: Metrics, traces: Traces | None, routes: frozenset[str], solves: dict[str, Solve]) -> None:
+        self._app, self._metrics, self._traces, self._routes, self._solves = app, metrics, traces, routes, solves
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         solve = self._solves.get(scope["path"]) if scope["method"] == "POST" else None
@@ -365,10 +374,17 @@ class _Outermost:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
+        headers = dict(scope["headers"])
+        given = headers.get(b"x-request-id", b"").decode("latin-1")
         request_id = given if SANE_ID.fullmatch(given) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
         began, status = time.perf_counter(), 0
+        route = scope["path"] if scope["path"] in self._routes else "other"
+        traced = trace_id(headers)
+        if self._traces is not None:
+            span = scope["state"]["span"] = self._traces.begin(scope["method"], route, headers, request_id)
+            traced = f"{span.get_span_context().trace_id:032x}"
+        said = {"request_id": request_id, **({"trace_id": traced} if traced else {})}
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
@@ -380,16 +396,17 @@ class _Outermost:
         try:
             await self._answer(scope, receive, send_with_id)
         except Exception:
-            log.exception("request failed", extra={"request_id": request_id, "path": scope["path"]})
+            log.exception("request failed", extra={**said, "path": scope["path"]})
             if status:
                 raise
             await _problem_response(500, "The server failed on this request; its log says why.")(scope, receive, send_with_id)
         finally:
             seconds = time.perf_counter() - began
             status = scope["state"].get("status", status)
-            route = scope["path"] if scope["path"] in self._routes else "other"
             self._metrics.answered(route, status, seconds)
             log.info(
                 "request",
-                extra={"request_id": request_id, "method": scope["method"], "path": scope["path"], "status": status, "seconds": round(seconds, 6)},
+                extra={**said, "method": scope["method"], "path": scope["path"], "status": status, "seconds": round(seconds, 6)},
             )
+            if self._traces is not None:
+                self._traces.end(span, status)
