@@ -2,6 +2,7 @@
 
 WatersmeetError
 ├── RangeError         a product of windows and selectivities leaves the range of a double
+├── BindError          an index of a table that no order of probes can bind
 ├── ShapeError         operators that do not form a join tree of the query
 └── MethodError        the method cannot answer this request, and says which would
 
@@ -10,7 +11,7 @@ WrongBoundError        a solver's own fault, never the request's: a bound that i
 
 from __future__ import annotations
 
-__all__ = ["MethodError", "RangeError", "ShapeError", "WatersmeetError", "WrongBoundError"]
+__all__ = ["BindError", "MethodError", "RangeError", "ShapeError", "WatersmeetError", "WrongBoundError"]
 
 
 class WatersmeetError(Exception):
@@ -24,6 +25,10 @@ class WatersmeetError(Exception):
 
 class RangeError(WatersmeetError):
     """A size leaves the range of a double."""
+
+
+class BindError(WatersmeetError):
+    """An index is asked before its attributes have values."""
 
 
 class ShapeError(WatersmeetError):

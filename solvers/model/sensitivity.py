@@ -43,7 +43,7 @@ class Interval:
 def _kept(priced: PricedTree, graph: JoinGraph) -> list[tuple[int, float]]:
     """(set, bytes of its state) for everything the plan keeps."""
     model_bytes = graph.tuple_bytes
-    leaves = [(1 << i, graph.window_tuples[i] * model_bytes[i]) for i in range(len(graph))]
+    leaves = [(1 << i, graph.window_tuples[i] * model_bytes[i]) for i in bits(priced.leaves)]
     inner = [(node.mask, priced.sizes[node.mask] * math.fsum(model_bytes[i] for i in bits(node.mask))) for node in priced.nodes[:-1]]
     return [*leaves, *inner, *priced.cached]
 
