@@ -22,7 +22,7 @@ from solvers.caches.floor import least_cpu_of_all
 from solvers.common import words
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED, SUMMED
-from solvers.jtree.lower_bound import largest_factor, memory_lower_bound
+from solvers.jtree.lower_bound import cpu_lower_bound, largest_factor, memory_lower_bound
 from solvers.jtree.search import Found, Problem
 from solvers.model.cost import CostModel
 
@@ -37,11 +37,16 @@ def can_exist(model: CostModel, mode: CacheMode) -> bool:
     if mode is CacheMode.OFF:
         return False
     wide = [part for part in graph.components if part.bit_count() >= LEAST_INPUTS]
+    if graph.tables:
+        # A cached run of two probes or more is held together by predicates, and a stream outside of it looks it up.
+        return any(part & ~graph.tables & ~edge.mask for part in wide for edge in graph.edges if edge.mask & part)
     return any(edge.equality and edge.mask & part for part in wide for edge in graph.edges)
 
 
 def least_cpu(model: CostModel) -> float:
     """The CPU of what every plan has to do: keep the windows and make the results."""
+    if model.graph.tables:
+        return cpu_lower_bound(model) / SUMMED
     keeping = min(model.costs.append, model.costs.insert + model.costs.delete)
     return math.fsum([model.costs.join * model.rate(model.graph.all), *(keeping * rate for rate in model.graph.rates)]) / SUMMED
 

@@ -36,7 +36,7 @@ def least_cpu_of_all(model: CostModel, attributes: Attributes, enough: float, de
     A bound above `enough` would be of no more use, so a join whose bound reaches it is not looked into further.
     """
     graph = model.graph
-    if len(graph.components) > 1 or len(graph) > MAX_STREAMS:
+    if graph.tables or len(graph.components) > 1 or len(graph) > MAX_STREAMS:
         return None
     best: dict[int, float] = {1 << i: 0.0 for i in range(len(graph))}
     wide = 0

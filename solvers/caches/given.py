@@ -62,7 +62,7 @@ def places_of(plan: Plan, names: Sequence[str]) -> tuple[Place, ...]:
     streams = {stream.name: stream for stream in plan.query.streams}
     query = plan.query.model_copy(update={"streams": [streams[name] for name in names]})
     problem = problem_of(PlanRequest(query=query, costs=plan.costs))
-    priced = problem.model.price(tree_of(problem, plan.operators))
+    priced = problem.model.price(tree_of(problem, plan.operators, plan.tables))
     masks = {name: 1 << i for i, name in enumerate(names)}
     for operator in plan.operators:
         masks[operator.id] = sum(masks[name] for name in operator.inputs)
@@ -110,7 +110,7 @@ def with_given_caches(request: EstimateRequest, priced: Plan, given: Plan) -> Pl
         return priced
     problem = problem_of(request)
     names = problem.model.graph.names
-    cached = cached_at(problem, problem.model.price(tree_of(problem, request.operators)), places_of(given, names))
+    cached = cached_at(problem, problem.model.price(tree_of(problem, request.operators, request.tables)), places_of(given, names))
     caches, qualified = cached.caches(), problem.caps.admit(cached.point)
     return priced.model_copy(
         update={

@@ -8,6 +8,7 @@ A plan with caches competes by the objective with the plans without, and has to 
 
 Guarantee: never worse than the plan without caches; the best caches for every tree and order that is tried, unless the selection
 reaches its limit of nodes. `solvers.caches.claims` says what is proven of such a plan.
+In queries with tables no caches are tried.
 `prefix` and `global` add caches to the plan that won without; with `auto` every tree on the frontier competes, where it is small.
 Complexity: that of the selection, for at most MAX_TREES trees; nothing where no join has three inputs.
 """
@@ -51,7 +52,7 @@ _KnownOrders = dict[tuple[int, ...], Orders | None]
 def caches_in_plans(problem: Problem, found: Found, deadline: Deadline) -> CachedPlan | None:
     """The plan with caches that is better than every plan without; None where there is none."""
     mode = problem.options.caches
-    if not can_exist(problem.model, mode) or deadline.expired() or not (wide := _wide_trees(problem, found, deadline)):
+    if problem.model.graph.tables or not can_exist(problem.model, mode) or deadline.expired() or not (wide := _wide_trees(problem, found, deadline)):
         return None
     best: tuple[tuple[float, ...], CachedPlan | None] = (_merit(problem, found.best, None), None)
     known: _KnownOrders = {}
@@ -72,7 +73,7 @@ def caches_in_plans(problem: Problem, found: Found, deadline: Deadline) -> Cache
 def cached_frontier(problem: Problem, found: Found, points: Sequence[Point], deadline: Deadline) -> list[CachedPlan]:
     """The trees of `points`, and in small graphs others that caches could make as good, each with the caches that save most within the caps."""
     mode = problem.options.caches
-    if not can_exist(problem.model, mode) or deadline.expired():
+    if problem.model.graph.tables or not can_exist(problem.model, mode) or deadline.expired():
         return []
     trees = dict.fromkeys(point.tree for point in (*points, *_more_points(problem, found, deadline)))
     known: _KnownOrders = {}
