@@ -73,7 +73,7 @@ def _figures(priced: Priced, mode: CacheMode) -> dict[_Name, Measured]:
 
     found = {}
     for number, join in enumerate(priced.tree.joins):
-        for c in generate(model, attributes, Pipelines.of(join)) if len(join.blocks) > 2 else ():
+        for c in generate(model, attributes, Pipelines.of(join)) if len(join.blocks) > 2 and not model.graph.tables else ():
             found[name(number, c)] = Measured(c.figures.benefit, c.figures.update)
     chosen = priced.cached.chosen if priced.cached else ()
     for use in chosen:

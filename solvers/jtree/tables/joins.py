@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from solvers.common.deadline import NEVER, Deadline
 from solvers.common.tolerances import TIED
-from solvers.model.cost import CostModel, times
+from solvers.model.cost import CostModel, PricedJoin, times
 from solvers.model.graph import Offer, bits
 from solvers.model.probe_order import Orders
 from solvers.model.staircase import undominated
@@ -33,6 +33,7 @@ __all__ = ["Way", "likely_orders", "likely_ways", "orders_of", "ways"]
 
 MAX_INPUTS = 10  # of a join whose orders take a few milliseconds
 MAX_CHOICES = 64  # of accesses
+MOST_TURNS = 8  # choices between keeping all tables and asking all that are tried of a wide join
 
 
 class Way(NamedTuple):
@@ -125,22 +126,23 @@ class _Join:
                 found.setdefault(union, self._ways_on(union, found))
         return found
 
-    def step(self, visited: int, k: int) -> float:
-        """What it costs per 1/T to go on to input k."""
-        costs, index, size = self.model.costs, self.indexes.get(k), self.size(visited)
-        cost = times(costs.probe if index is None else index.cpu, size) + times(costs.join, self.size(visited | 1 << k))
+    def step(self, visited: int, k: int, size: float, made: float) -> float:
+        """What it costs per 1/T to go on to input k, from `size` tuples to as many as are `made`."""
+        costs, index = self.model.costs, self.indexes.get(k)
+        cost = times(costs.probe if index is None else index.cpu, size) + times(costs.join, made)
         if index is None and not self._near[1][k] & visited:
             cost += times(costs.scan, size * self.model.size(self.blocks[k]))
         return cost
 
     def _ways_on(self, union: int, found: dict[int, _Steps]) -> _Steps:
         _, equal = self._near
+        size = self.size(union)
         best: _Steps = {}
         for k in self.next(union):
             ahead = found.get(union | 1 << k)
             if not ahead:
                 continue
-            step = self.step(union, k)
+            step = self.step(union, k, size, self.size(union | 1 << k))
             here = self.undecided & 1 << k if equal[k] & union else 0
             for later, (cost, _, _) in ahead.items():
                 way = (step + cost, k, later)
@@ -254,60 +256,80 @@ def _streams_alone(model: CostModel, blocks: Sequence[int]) -> bool:
 def likely_ways(model: CostModel, blocks: Sequence[int], deadline: Deadline = NEVER) -> list[Way]:
     """As `ways` for a join of any width, without its guarantee: some choices of accesses, with greedy orders where those of all are too many.
 
-    First the choice of least CPU; from there tables are asked one after the other, always the one that frees most bytes for its CPU.
+    First the choice of least CPU. From there tables are asked one after the other, those first that free most for what it costs.
     """
     offered = _offered(model, blocks, False)
     if math.prod(map(len, offered)) <= MAX_CHOICES and len(blocks) <= MAX_INPUTS:
         return ways(model, blocks, False, deadline)
-    graph = model.graph
-    chosen = [
-        min(offers, key=lambda at: graph.offers[at[0]][at[1]].cpu if graph.offers[at[0]][at[1]].bound else model.costs.probe) for offers in offered
-    ]
-    starts = ([list(chosen)], islice(product(*offered), MAX_CHOICES))
-    tried = ((list(start), _way(model, blocks, _asked(model, start))) for start in chain(*starts))
-    chosen, here = next(((start, way) for start, way in tried if way is not None), (chosen, None))
-    if here is None:
+    cheapest = tuple(min(offers, key=lambda at: _probing(model, *at)) for offers in offered)
+    tried = ((list(start), _priced(model, blocks, _asked(model, start))) for start in chain((cheapest,), islice(product(*offered), MAX_CHOICES)))
+    chosen, first = next(((start, join) for start, join in tried if join is not None), ([], None))
+    if first is None:
         return []
-    found = [here]
-    while not deadline.expired():
-        here, best = found[-1], None
-        for k, offers in enumerate(offered):
-            if graph.offers[chosen[k][0]][chosen[k][1]].kept:
-                for other in offers[1:]:
-                    way = _way(model, blocks, _asked(model, [*chosen[:k], other, *chosen[k + 1 :]]))
-                    if way is not None and way.bytes < here.bytes:
-                        worth = (way.cpu - here.cpu) / (here.bytes - way.bytes)
-                        if best is None or worth < best[0]:
-                            best = worth, k, other, way
-        if best is None:
+    found = [_way(model, first)]
+    turns = sorted(_turns(model, first, chosen, offered))
+    every = max(1, len(turns) // MOST_TURNS)
+    for number, (_, k, place) in enumerate(turns, 1):
+        was, chosen[k] = chosen[k], (chosen[k][0], place)
+        if number % every and number < len(turns):
+            continue
+        if deadline.expired():
             break
-        _, k, other, way = best
-        chosen[k] = other
-        found.append(way)
+        join = _priced(model, blocks, _asked(model, chosen))
+        if join is None:
+            chosen[k] = was
+        else:
+            found.append(_way(model, join))
     return undominated(found, lambda way: (way.cpu, way.bytes))
 
 
-def _way(model: CostModel, blocks: Sequence[int], asked: Asked) -> Way | None:
+def _probing(model: CostModel, table: int, place: int) -> float:
+    """What one probe of a table costs by this access."""
+    offer = model.graph.offers[table][place]
+    return model.costs.probe if offer.kept else offer.cpu
+
+
+def _turns(
+    model: CostModel, join: PricedJoin, chosen: Sequence[tuple[int, int]], offered: Sequence[Sequence[tuple[int, int]]]
+) -> Iterator[tuple[float, int, int]]:
+    """For every kept table that may be asked: CPU a byte that asking it costs, its number among the tables, and its cheapest index."""
+    graph = model.graph
+    for k, (table, place) in enumerate(chosen):
+        indexes = [other for _, other in offered[k] if not graph.offers[table][other].kept]
+        if graph.offers[table][place].kept and indexes:
+            target = join.blocks.index(1 << table)
+            probes = math.fsum(probe.rate_in for pipeline in join.pipelines for probe in pipeline.probes if probe.target == target)
+            index = min(indexes, key=lambda other: graph.offers[table][other].cpu)
+            yield probes * (_probing(model, table, index) - model.costs.probe) / model.leaves_bytes(1 << table), k, index
+
+
+def _priced(model: CostModel, blocks: Sequence[int], asked: Asked) -> PricedJoin | None:
     orders = likely_orders(model, blocks, asked)
-    if orders is None:
-        return None
-    return Way(model.price_join(blocks, orders, None, asked).cpu, _leaves(model, blocks, asked), asked)
+    return None if orders is None else model.price_join(blocks, orders, None, asked)
+
+
+def _way(model: CostModel, join: PricedJoin) -> Way:
+    return Way(join.cpu, _leaves(model, join.blocks, join.asked), join.asked)
 
 
 def likely_orders(model: CostModel, blocks: Sequence[int], asked: Asked) -> Orders | None:
     """The best orders of a join that is not too wide, else greedy ones: next is always the cheapest step, its results included."""
     if len(blocks) <= MAX_INPUTS:
         return orders_of(model, blocks, asked)
-    join = _join(model, blocks, asked)
+    join, graph = _join(model, blocks, asked), model.graph
     orders = []
     for start in range(len(blocks)):
         order: list[int] = []
-        visited = 1 << start
+        visited, mask, size = 1 << start, blocks[start], model.size(blocks[start])
         while not join.tables >> start & 1 and len(order) < len(blocks) - 1:
-            steps = [(join.step(visited, k), k) for k in join.next(visited)]
+            steps = []
+            for k in join.next(visited):
+                made = graph.grown(size, mask | blocks[k], model.size(blocks[k]), graph.between(mask, blocks[k]))
+                steps.append((join.step(visited, k, size, made), k, made))
             if not steps:
                 return None
-            order.append(min(steps)[1])
-            visited |= 1 << order[-1]
+            _, k, size = min(steps)
+            order.append(k)
+            visited, mask = visited | 1 << k, mask | blocks[k]
         orders.append(tuple(order))
     return tuple(orders)

@@ -18,7 +18,7 @@ from solvers.model.tree import Asked, Tree
 
 __all__ = ["first_points", "points_of"]
 
-MOST_POINTS = 64  # of one shape's trade-offs between accesses, spread evenly where there are more
+MOST_POINTS = 16  # of one shape's trade-offs between accesses, spread evenly where there are more
 
 
 def points_of(model: CostModel, shape: Shape, deadline: Deadline = NEVER) -> tuple[Point, ...]:
