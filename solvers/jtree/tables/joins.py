@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from solvers.common.deadline import NEVER, Deadline
 from solvers.common.tolerances import TIED
+from solvers.jtree.search import spread
 from solvers.model.cost import CostModel, PricedJoin, times
 from solvers.model.graph import Offer, bits
 from solvers.model.probe_order import Orders
@@ -269,16 +270,13 @@ def likely_ways(model: CostModel, blocks: Sequence[int], deadline: Deadline = NE
     found = [_way(model, first)]
     turns = sorted(_turns(model, first, chosen, offered))
     every = max(1, len(turns) // MOST_TURNS)
-    for number, (_, k, place) in enumerate(turns, 1):
-        was, chosen[k] = chosen[k], (chosen[k][0], place)
-        if number % every and number < len(turns):
-            continue
-        if deadline.expired():
+    counts = [*range(every, len(turns), every), len(turns)] if turns else []
+    for count in (counts[place] for place in spread(len(counts), len(counts) - 1)):
+        if len(found) > 1 and deadline.expired():
             break
-        join = _priced(model, blocks, _asked(model, chosen))
-        if join is None:
-            chosen[k] = was
-        else:
+        turned = {k: (chosen[k][0], place) for _, k, place in turns[:count]}
+        join = _priced(model, blocks, _asked(model, [turned.get(k, at) for k, at in enumerate(chosen)]))
+        if join is not None:
             found.append(_way(model, join))
     return undominated(found, lambda way: (way.cpu, way.bytes))
 
