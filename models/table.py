@@ -64,7 +64,7 @@ class TableAccess(Model):
     state_bytes: Annotated[Number, Field(examples=[8e7])] = 0.0
     """Bytes that keeping it takes; 0 where it is asked."""
     probes_per_second: Annotated[Number, Field(examples=[1000.0])] = 0.0
-    """Tuples per second that look for partners in it."""
+    """Tuples per second that look for partners in it; where it is asked and answers are kept, those that no kept answer serves."""
     calls_per_second: Annotated[Number, Field(examples=[2.0])] = 0.0
     """Calls per second, each for as many keys as the index takes; 0 where it is kept."""
     waiting: Annotated[Number, Field(examples=[0.004])] = 0.0

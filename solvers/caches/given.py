@@ -60,7 +60,12 @@ def places_of(plan: Plan, names: Sequence[str]) -> tuple[Place, ...]:
     if not plan.caches:
         return ()
     streams = {stream.name: stream for stream in plan.query.streams}
-    query = plan.query.model_copy(update={"streams": [streams[name] for name in names]})
+    tables = {table.name: table for table in plan.query.tables}
+    listed = {
+        "streams": [streams[name] for name in names if name in streams],
+        "tables": [tables[name] for name in names if name in tables],
+    }
+    query = plan.query.model_copy(update=listed)
     problem = problem_of(PlanRequest(query=query, costs=plan.costs))
     priced = problem.model.price(tree_of(problem, plan.operators, plan.tables))
     masks = {name: 1 << i for i, name in enumerate(names)}
@@ -117,7 +122,7 @@ def with_given_caches(request: EstimateRequest, priced: Plan, given: Plan) -> Pl
             "cost": priced.cost.model_copy(update={"cpu": cached.total.cpu, "memory_bytes": cached.total.memory_bytes}),
             "caches": caches,
             "qualified": qualified,
-            "fingerprint": fingerprint(names, priced.operators, caches),
+            "fingerprint": fingerprint(names, priced.operators, caches, priced.tables),
             "allocation": None if qualified else priced.allocation,
             "shortfall": None if qualified else priced.shortfall,
             # These two were computed without caches and do not hold with them.

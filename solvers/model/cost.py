@@ -114,6 +114,8 @@ class PricedTree:
     """What caches save (below 0) and cost, where the figures count them."""
     cached: tuple[tuple[int, float], ...] = ()
     """(set, bytes) held in caches, growing with the sizes of the set's windows."""
+    answered: tuple[tuple[int, float], ...] = ()
+    """(table, keys a second) that kept answers serve, so that it is not asked for them."""
 
     @property
     def terms(self) -> list[Term]:

@@ -180,7 +180,8 @@ def _of_indexes(priced: PricedTree, graph: JoinGraph, caps: Caps) -> list[Interv
         for table, place in join.asked:
             index = graph.offers[table][place]
             target = join.blocks.index(1 << table)
-            probes = math.fsum(probe.rate_in for pipeline in join.pipelines for probe in pipeline.probes if probe.target == target)
+            arriving = [probe.rate_in for pipeline in join.pipelines for probe in pipeline.probes if probe.target == target]
+            probes = math.fsum([*arriving, *(-keys for served, keys in priced.answered if served == table)])
             high = _upper_end(index.cpu, priced.cpu, index.cpu * probes, caps.cpu) if index.cpu else math.inf
             if priced.memory_bytes <= caps.memory_bytes and high >= 0.0:
                 found.append(Interval(f"{graph.names[table]}.access[{place}].cpu", 0.0, high if math.isfinite(high) else None))

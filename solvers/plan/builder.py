@@ -137,7 +137,8 @@ def build_plan(problem: Problem, outcome: Outcome) -> Plan:
     priced = model.price(found.best.tree)
     operators = operators_of(problem, priced)
     caches, total = (cached.caches(), cached.total) if cached else ([], priced)
-    tables = tables_of(model, priced)
+    misses = cached.misses if cached else {}
+    tables = tables_of(model, priced, misses)
     intervals = [] if outcome.brief else validity(total, model, caps)
     bound = found.bound if found.proof is not Proof.NONE else None
     tree_bound = outcome.tree.bound if outcome.tree.proof is not Proof.NONE else None
@@ -163,7 +164,6 @@ def build_plan(problem: Problem, outcome: Outcome) -> Plan:
         allocation=relief.allocation if relief else None,
         shortfall=shortfall,
         validity=[Validity(statistic=entry.statistic, low=entry.low, high=entry.high) for entry in intervals],
-        explanation=explain(problem, found, total, shortfall, outcome.termination, outcome.brief)
-        + (cached.sentences(outcome.tree.best.cpu) if cached else []),
-        warnings=([BRIEF] if outcome.brief else []) + warnings_of(problem, priced),
+        explanation=explain(problem, outcome, total, shortfall) + (cached.sentences(outcome.tree.best.cpu) if cached else []),
+        warnings=([BRIEF] if outcome.brief else []) + warnings_of(problem, priced, tables),
     )

@@ -7,6 +7,7 @@ from itertools import islice
 
 from models.plan import Proof, Shortfall, Termination
 from models.request import Objective
+from models.table import TableAccess
 from solvers.common import words
 from solvers.jtree.search import Found, Problem
 from solvers.jtree.tables.joins import likely_ways
@@ -14,7 +15,8 @@ from solvers.model.cost import CostModel, PricedJoin, PricedTree
 from solvers.model.probe_order import best_join
 from solvers.model.sensitivity import lists_selectivities
 from solvers.model.tree import Join, leaf_mask
-from solvers.plan.tables import reasons, tables_of, waiting_warnings
+from solvers.plan.outcome import Outcome
+from solvers.plan.tables import reasons, waiting_warnings
 
 __all__ = ["explain", "warnings_of"]
 
@@ -36,17 +38,18 @@ _ENDED = {
 }
 
 
-def explain(problem: Problem, found: Found, priced: PricedTree, shortfall: Shortfall | None, ended: Termination, brief: bool = False) -> list[str]:
+def explain(problem: Problem, outcome: Outcome, priced: PricedTree, shortfall: Shortfall | None) -> list[str]:
     """What the plan uses, what is proven, and, unless it is to be brief, the reasons for its largest choices."""
-    said = [_usage(problem, priced), *_proof(problem, found, shortfall), *_ENDED[ended], *found.notes]
-    if brief:
+    found = outcome.found
+    said = [_usage(problem, priced), *_proof(problem, found, shortfall), *_ENDED[outcome.termination], *found.notes]
+    if outcome.brief:
         return said
     return [
         *said,
         *_kept_subresults(problem.model, priced),
         *_probe_orders(problem.model, priced),
         *_scanned_states(problem.model, priced),
-        *islice(reasons(problem, priced), TABLES_EXPLAINED),
+        *islice(reasons(problem, priced, outcome.cached.misses if outcome.cached else {}), TABLES_EXPLAINED),
     ]
 
 
@@ -155,7 +158,7 @@ def _scanned_states(model: CostModel, priced: PricedTree) -> list[str]:
     return sentences[:SENTENCES_PER_TOPIC]
 
 
-def warnings_of(problem: Problem, priced: PricedTree) -> list[str]:
+def warnings_of(problem: Problem, priced: PricedTree, tables: list[TableAccess]) -> list[str]:
     """What the caller should know before running the plan."""
     graph, warnings = problem.model.graph, []
     if len(graph) == 1:
@@ -176,4 +179,4 @@ def warnings_of(problem: Problem, priced: PricedTree) -> list[str]:
     ]
     if scans and len(graph.components) == 1:
         warnings.append(f"No equality predicate reaches some states, so they are scanned: {'; '.join(scans[:SENTENCES_PER_TOPIC])}.")
-    return [*warnings, *waiting_warnings(tables_of(problem.model, priced))]
+    return [*warnings, *waiting_warnings(tables)]

@@ -7,7 +7,7 @@ share p/k · s of the time is spent waiting at one call at a time, and above 1 s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from models.table import AccessKind, TableAccess
 from solvers.common import words
@@ -18,25 +18,30 @@ from solvers.model.graph import Offer, bits
 __all__ = ["reasons", "tables_of", "waiting_warnings"]
 
 
-def _reached(model: CostModel, priced: PricedTree) -> Iterator[tuple[int, Offer | None, float]]:
-    """(table, its index where it is asked, tuples a second that look for partners in it)."""
+NONE: Mapping[tuple[int, int, int], float] = {}
+Misses = Mapping[tuple[int, int, int], float]
+"""By join, pipeline and step the share of probes that a cache does not answer."""
+
+
+def _reached(model: CostModel, priced: PricedTree, misses: Misses) -> Iterator[tuple[int, Offer | None, float]]:
+    """(table, its index where it is asked, tuples a second that look for partners in it; of an index those that no kept answer serves)."""
     arriving: dict[int, list[float]] = {table: [] for table in bits(model.graph.tables)}
     asked: dict[int, Offer] = {}
-    for join in priced.joins:
+    for number, join in enumerate(priced.joins):
         asked.update({table: model.graph.offers[table][place] for table, place in join.asked})
-        for pipeline in join.pipelines:
-            for probe in pipeline.probes:
+        for k, pipeline in enumerate(join.pipelines):
+            for step, probe in enumerate(pipeline.probes):
                 table = join.blocks[probe.target].bit_length() - 1
                 if join.blocks[probe.target] == 1 << table and table in arriving:
-                    arriving[table].append(probe.rate_in)
+                    arriving[table].append(probe.rate_in * misses.get((number, k, step), 1.0))
     for table, rates in arriving.items():
         yield table, asked.get(table), math.fsum(rates)
 
 
-def tables_of(model: CostModel, priced: PricedTree) -> list[TableAccess]:
+def tables_of(model: CostModel, priced: PricedTree, misses: Misses = NONE) -> list[TableAccess]:
     """Every table with the access that the plan uses."""
     graph, found = model.graph, []
-    for table, index, probes in _reached(model, priced):
+    for table, index, probes in _reached(model, priced, misses):
         if index is None:
             held = graph.window_tuples[table] * graph.tuple_bytes[table]
             found.append(TableAccess(name=graph.names[table], access=AccessKind.SCAN, state_bytes=held, probes_per_second=probes))
@@ -67,10 +72,10 @@ def waiting_warnings(tables: list[TableAccess]) -> Iterator[str]:
             )
 
 
-def reasons(problem: Problem, priced: PricedTree) -> Iterator[str]:
+def reasons(problem: Problem, priced: PricedTree, misses: Misses = NONE) -> Iterator[str]:
     """Why each table is kept or asked, and where that would turn, all else as it is."""
     model = problem.model
-    for table, index, probes in _reached(model, priced):
+    for table, index, probes in _reached(model, priced, misses):
         offers = model.graph.offers[table]
         if index is None:
             yield _kept(problem, priced, table, min((o for o in offers if not o.kept), key=lambda o: o.cpu, default=None), probes)

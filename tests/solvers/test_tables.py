@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from models.check import CheckCase
 from models.method import Method
 from models.plan import EstimateRequest, Plan, Proof
 from models.replan import Decision, ReplanRequest
 from models.request import CacheMode, Objective, Options, PlanRequest, Query, Resources
 from models.table import AccessKind
+from solvers.check import price_again
 from solvers.common.deadline import Deadline
 from solvers.common.errors import BindError, MethodError
 from solvers.estimate import estimate
@@ -27,6 +29,7 @@ from solvers.planner import plan
 from solvers.replan import replan
 from tests.graphs import random_costs, random_graph, with_tables
 from tests.solvers.brute_force import every_plan
+from tests.solvers.caches.test_in_plans import check_against_the_naive_pricer
 from tests.solvers.claims import contradictions
 from tests.solvers.test_cost import assert_priced_alike
 from tests.solvers.test_exact import LONG, assert_answers_are_brute_forces, below
@@ -103,6 +106,9 @@ def test_claims_and_figures_of_plans_with_tables_hold(chunk: int) -> None:
             assert request.options.method is Method.MJOIN and "auto" in refused.detail
             continue
         assert contradictions(request) == [], f"seed {seed}"
+        if made.caches:
+            check_against_the_naive_pricer(made)
+            continue
         assert_priced_alike(made)
         assert_validity(made)
         again = estimate(EstimateRequest.model_validate({**request.model_dump(), **made.model_dump(include={"operators", "tables"})}))
@@ -126,7 +132,8 @@ def planned(body: dict[str, Any]) -> Plan:
 
 
 def test_a_table_is_kept_where_memory_allows_and_asked_where_it_does_not() -> None:
-    free, tight = planned(orders()), planned(orders(resources={"memory_bytes": 1e8}))
+    alone = {"caches": "off"}
+    free, tight = planned(orders()), planned(orders(resources={"memory_bytes": 1e8}, options=alone))
     assert [table.access for table in free.tables] == [AccessKind.SCAN, AccessKind.SCAN]
     assert [table.access for table in tight.tables] == [AccessKind.INDEX, AccessKind.SCAN]
     assert free.proof is tight.proof is Proof.OPTIMAL
@@ -140,14 +147,16 @@ def test_a_table_is_kept_where_memory_allows_and_asked_where_it_does_not() -> No
     assert [state.input for state in operator.states] == ["products"], "orders is probed by nobody, customers is asked"
     assert [pipeline.input for pipeline in operator.pipelines] == ["orders"]
     assert "Below 100k rows it could be kept." in " ".join(tight.explanation)
-    assert [(len(point.plan.tables), point.plan.tables[0].access) for point in frontier_of(PlanRequest.model_validate(orders())).points] == [
+    assert [
+        (len(point.plan.tables), point.plan.tables[0].access) for point in frontier_of(PlanRequest.model_validate(orders(options=alone))).points
+    ] == [
         (2, AccessKind.SCAN),
         (2, AccessKind.INDEX),
     ]
 
 
 def test_waiting_is_said_and_warned_of_where_one_call_at_a_time_is_not_enough() -> None:
-    body = orders(objective="min_memory")
+    body = orders(objective="min_memory", options={"caches": "off"})
     assert planned(body).tables[0].calls_per_second == pytest.approx(2.0)
     assert planned(body).tables[0].waiting == pytest.approx(0.004)
     body["query"]["tables"][0]["access"][1]["keys"] = 1
@@ -184,7 +193,7 @@ def test_two_blocks_may_each_bind_what_neither_could_alone() -> None:
     tables = [{"name": name, "rows": 100, "access": [{"kind": "index", "bound": ["id"], "cpu": 1e-5}]} for name in ("t1", "t2")]
     sides = [("a.x", "t1.id"), ("t1.y", "b.y"), ("b.z", "t2.z"), ("t2.id", "c.x")]
     predicates = [{"left": left, "right": right, "selectivity": 0.01} for left, right in sides]
-    made = planned({"query": {"streams": streams, "tables": tables, "predicates": predicates}})
+    made = planned({"query": {"streams": streams, "tables": tables, "predicates": predicates}, "options": {"caches": "off"}})
     assert [table.access for table in made.tables] == [AccessKind.INDEX] * 2
     assert_priced_alike(made)
 
@@ -213,6 +222,33 @@ def test_every_index_that_is_not_refused_is_in_some_plan_and_every_refused_one_i
         else:
             assert plans, f"seed {seed}: not refused, and there is no plan"
     assert 5 < refused < 55
+
+
+def test_answers_are_kept_within_the_memory_that_is_left() -> None:
+    """Of 20,000 customers in a minute of 60,000 orders, a third of the lookups asks; each answer takes its row and an entry of the cache."""
+    made = planned(orders(resources={"memory_bytes": 1e8}))
+    (cache,) = made.caches
+    assert (cache.streams, cache.key, cache.lookup) == (["customers"], ["customers.id"], ["orders.customer"])
+    assert cache.miss_probability == pytest.approx(1 / 3)
+    assert cache.saves == pytest.approx(1000 * 2 / 3 * 2e-5 - 1000 / 3 * 4e-7)
+    assert (cache.costs, cache.entries, cache.memory_bytes) == pytest.approx((0.0, 20000.0, 20000 * (32 + 200)))
+    assert made.tables[0].probes_per_second == pytest.approx(1000 / 3)
+    assert made.proof is Proof.BOUNDED and made.tree_proof is Proof.OPTIMAL
+    assert made.bound == pytest.approx(1000 * 2 * 2.2e-6), "as if all answers were known"
+    check_against_the_naive_pricer(made)
+    tight = planned(orders(resources={"memory_bytes": 8e7 + 1e6}))
+    assert tight.qualified and 0.7 < tight.caches[0].miss_probability < 0.9
+    check_against_the_naive_pricer(tight)
+    assert planned(orders()).proof is Proof.OPTIMAL, "keeping the table is as good as knowing all answers"
+
+
+def test_a_plan_with_kept_answers_is_priced_again_as_it_is() -> None:
+    body = orders(resources={"memory_bytes": 1e8})
+    made = planned(body)
+    kept = replan(ReplanRequest.model_validate({"plan": made.model_dump(mode="json"), "request": body}))
+    assert (kept.decision, kept.running.cpu) == (Decision.KEEP, pytest.approx(made.cost.cpu))
+    case = CheckCase.model_validate({"name": "orders", "request": body, "plan": made.model_dump(mode="json")})
+    assert price_again(case).cost.cpu == pytest.approx(made.cost.cpu)
 
 
 def test_cp_sat_says_that_it_knows_no_tables() -> None:
