@@ -4,7 +4,7 @@ BIN := .venv/bin
 SETUP := .venv/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint coverage bench screenshots setup clean
+.PHONY: demo demo-kafka test lint coverage bench screenshots setup clean
 
 setup: $(SETUP)
 
@@ -20,6 +20,9 @@ $(SETUP): pyproject.toml constraints.txt
 
 demo: $(SETUP)
 	@$(BIN)/python -m app.demo
+
+demo-kafka: $(SETUP)
+	@$(BIN)/python -m app.demo_kafka
 
 test: $(SETUP) lint
 	@$(BIN)/python -m tests.app.tools

@@ -1,4 +1,4 @@
-"""`make demo`: an auction site, from its request to checked results, in a minute.
+"""`make demo`, `watersmeet demo`: an auction site, from its request to checked results, in a minute.
 
 It plans openapi/examples/auction.json, asks the real service for the same plan, generates the site's streams at a twentieth
 of their rates, runs the plan on local Spark, holds every result row against a nested loop, and the plan's predicted
@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from app.commands.draw import draw_plan
+from app.files import EXAMPLES
 from models.bindings import Bindings
 from models.plan import Plan
 from models.request import PlanRequest
@@ -32,7 +33,7 @@ from spark_adapter.errors import AdapterError
 
 __all__ = ["main"]
 
-EXAMPLE = Path(__file__).parent.parent / "openapi" / "examples" / "auction.json"
+EXAMPLE = EXAMPLES / "auction.json"
 FOLDER = Path(".demo")
 SCALE = 20  # the run has 1/20 of the site's rates, accounts and listings: 50 rows a second, and every rate of the plan 1/20
 SECONDS = 900  # of event time: the longest window is 600, so the last 300 are like any other later
@@ -76,7 +77,7 @@ def step(title: str) -> None:
 
 def plan_here(request: PlanRequest) -> Plan:
     step("plan: persons, auctions and bids of an auction site, joined within their windows")
-    say("$ watersmeet explain openapi/examples/auction.json")
+    say(f"$ watersmeet explain {EXAMPLE}")
     started = time.perf_counter()
     plan = make_plan(request)
     taken = time.perf_counter() - started
@@ -88,7 +89,7 @@ def ask_the_service(plan: Plan) -> bool:
     step("serve: the same over HTTP")
     with service() as url:
         say(f"$ watersmeet serve --port {url.rsplit(':', 1)[1]} &")
-        say(f"$ curl -s {url}/v1/plans -H 'Content-Type: application/json' -d @openapi/examples/auction.json")
+        say(f"$ curl -s {url}/v1/plans -H 'Content-Type: application/json' -d @{EXAMPLE}")
         asked = urllib.request.Request(f"{url}/v1/plans", EXAMPLE.read_bytes(), {"Content-Type": "application/json"})
         with urllib.request.urlopen(asked, timeout=30) as response:
             answer = json.load(response)

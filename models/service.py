@@ -25,3 +25,5 @@ class Readiness(Model):
     """Always ready: while workers warm up, the answer is a problem."""
     workers: Annotated[int, Field(examples=[2])]
     """Workers that are up and warm."""
+    version: Annotated[str, Field(examples=["0.1.0"])]
+    """The version of Watersmeet that answers."""

@@ -38,13 +38,12 @@ from models.check import (
 )
 from models.faults import errors_of
 from models.plan import DiffRequest, EstimateRequest, Plan, Proof, Termination
-from solvers.caches.given import with_given_caches
 from solvers.common import words
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.common.errors import ShapeError, WatersmeetError
 from solvers.common.tolerances import ROUNDING
 from solvers.diff import diff
-from solvers.estimate import estimate
+from solvers.estimate import estimate, with_given_caches
 from solvers.planner import plan
 
 __all__ = ["check", "check_case", "failed", "price_again", "report"]

@@ -1,78 +1,22 @@
-"""What would *this* plan cost? A request and a plan's shape, priced (contract §3, POST /v1/estimates)."""
+"""What would *this* plan cost? A request and a plan's shape, priced (contract §3, POST /v1/estimates); its caches as well, where it has any."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from models.plan import EstimateRequest, Operator, OperatorShape, Plan
-from models.table import TableAccess, TableShape
+from models.fingerprint import fingerprint
+from models.plan import EstimateRequest, Plan
+from models.request import PlanRequest
+from solvers.caches.given import cached_at, places_of
 from solvers.common.deadline import Deadline
-from solvers.common.errors import BindError
-from solvers.jtree.orders import best_orders
-from solvers.jtree.search import Problem, make_join
-from solvers.jtree.tables.joins import likely_orders, likely_ways
-from solvers.model.graph import JoinGraph, bits
+from solvers.jtree.given import tree_of
+from solvers.jtree.search import Problem
 from solvers.model.point import point_of
-from solvers.model.probe_order import Orders
-from solvers.model.tree import Asked, Tree, leaf_mask
 from solvers.plan.builder import build_plan
 from solvers.plan.outcome import allocated, of_shape, proven
 from solvers.planner import problem_of
 
-__all__ = ["estimate", "tree_of"]
-
-
-def tree_of(
-    problem: Problem, operators: Sequence[OperatorShape] | Sequence[Operator], tables: Sequence[TableShape] | Sequence[TableAccess] = ()
-) -> Tree:
-    """The tree of validated operators; an input without a pipeline gets its best probe order, a table that is not named its best access."""
-    graph: JoinGraph = problem.model.graph
-    trees: dict[str, Tree] = {name: i for i, name in enumerate(graph.names)}
-    tree: Tree = 0
-    for operator in operators:
-        inputs = [trees[name] for name in operator.inputs]
-        blocks = [leaf_mask(child) for child in inputs]
-        given = {pipeline.input: [probe.target for probe in pipeline.probes] for pipeline in operator.pipelines}
-        asked = _asked(problem, blocks, tables, operator.id) if graph.tables else ()
-        flowing = sum(block & ~graph.tables != 0 for block in blocks)
-        best = _best_orders(problem, blocks, asked, operator.id) if len(given) < flowing else ()
-        orders = [
-            [operator.inputs.index(target) for target in given[name]] if name in given else list(best[k]) if best else []
-            for k, name in enumerate(operator.inputs)
-        ]
-        tree = trees[operator.id] = make_join(inputs, orders, asked)
-    return tree
-
-
-def _best_orders(problem: Problem, blocks: Sequence[int], asked: Asked, name: str) -> Orders:
-    if not problem.model.graph.tables:
-        return best_orders(problem.model, blocks)[0]
-    orders = likely_orders(problem.model, blocks, asked)
-    if orders is None:
-        raise BindError(f"no order of {name}'s probes can bind the indexes that it asks", "/operators")
-    return orders
-
-
-def _asked(problem: Problem, blocks: Sequence[int], tables: Sequence[TableShape] | Sequence[TableAccess], name: str) -> Asked:
-    """Which of a join's tables are asked: as named, and otherwise as takes the least CPU."""
-    graph = problem.model.graph
-    wanted = {
-        table: place
-        for entry in tables
-        for table in bits(graph.tables)
-        for place, offer in enumerate(graph.offers[table])
-        if graph.names[table] == entry.name and sorted(offer.bound) == sorted(entry.bound)
-    }
-    here = [block.bit_length() - 1 for block in blocks if not block & ~graph.tables]
-    if all(table in wanted for table in here):
-        return tuple((table, wanted[table]) for table in here if not graph.offers[table][wanted[table]].kept)
-    for way in likely_ways(problem.model, blocks):
-        chosen = dict(way.asked)
-        if all(table not in wanted or graph.offers[table][wanted[table]].kept != (table in chosen) for table in here) and all(
-            chosen.get(table, wanted.get(table)) == wanted.get(table, chosen.get(table)) for table in here
-        ):
-            return way.asked
-    raise BindError(f"no order of {name}'s probes can bind the indexes that it asks", "/operators")
+__all__ = ["answered_by", "estimate", "with_given_caches"]
 
 
 def estimate(request: EstimateRequest) -> Plan:
@@ -83,3 +27,36 @@ def estimate(request: EstimateRequest) -> Plan:
     deadline = Deadline.after(request.options.time_limit)
     outcome = allocated(problem, of_shape(point), deadline)
     return build_plan(problem, proven(problem, outcome, deadline))
+
+
+def answered_by(plan: Plan, names: Sequence[str]) -> Problem:
+    """The problem that a plan document answers, its streams in the order of `names`."""
+    streams = {stream.name: stream for stream in plan.query.streams}
+    tables = {table.name: table for table in plan.query.tables}
+    listed = {"streams": [streams[name] for name in names if name in streams], "tables": [tables[name] for name in names if name in tables]}
+    query = plan.query.model_copy(update=listed)
+    return problem_of(PlanRequest(query=query, costs=plan.costs))
+
+
+def with_given_caches(request: EstimateRequest, priced: Plan, given: Plan) -> Plan:
+    """`priced` (the estimate of the plan's operators) with the caches of `given`. Raises ShapeError."""
+    if not given.caches:
+        return priced
+    problem = problem_of(request)
+    names = problem.model.graph.names
+    places = places_of(given, answered_by(given, names))
+    cached = cached_at(problem, problem.model.price(tree_of(problem, request.operators, request.tables)), places)
+    caches, qualified = cached.caches(), problem.caps.admit(cached.point)
+    return priced.model_copy(
+        update={
+            "cost": priced.cost.model_copy(update={"cpu": cached.total.cpu, "memory_bytes": cached.total.memory_bytes}),
+            "caches": caches,
+            "qualified": qualified,
+            "fingerprint": fingerprint(names, priced.operators, caches, priced.tables),
+            "allocation": None if qualified else priced.allocation,
+            "shortfall": None if qualified else priced.shortfall,
+            # These two were computed without caches and do not hold with them.
+            "headroom": None,
+            "validity": [],
+        }
+    )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from models.plan import EstimateRequest, Plan
 from models.request import PlanRequest
-from solvers.caches.claims import can_exist
-from solvers.caches.in_plans import caches_in_plans
+from solvers.caches.cached_plan import CachedPlan
+from solvers.caches.claims import can_exist, least_of_all, no_cache_pays
+from solvers.caches.in_plans import Known, caches_in_plans, chosen_together
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.jtree.registry import run
 from solvers.jtree.search import Found, Problem
@@ -33,16 +35,38 @@ def plan(request: PlanRequest, progress: Progress = NOBODY) -> Plan:
     return made
 
 
-def best(problem: Problem, deadline: Deadline) -> Outcome:
-    """The best plan with its caches and, where nothing fits, its allocation; what is proven of it beyond its tree is not worked out yet."""
+def best(problem: Problem, deadline: Deadline, known: Known | None = None) -> Outcome:
+    """The best plan with its caches and, where nothing fits, its allocation; what is proven of it beyond its tree is not worked out yet.
+
+    `known`: what was found out of caches in this problem's trees before.
+    """
     tree = search(problem, deadline)
     deadline.progress.found((tree.best,))
     deadline.progress.doing("choosing caches")
     choosing = _before_writing(problem, tree, deadline)
-    cached = caches_in_plans(problem, tree, choosing)
+    cached, least = _with_caches(problem, tree, choosing, known)
     caches_tried = can_exist(problem.model, problem.options.caches)
     outcome = chosen(tree, cached, choosing.termination(tree.termination) if caches_tried else tree.termination)
-    return allocated(problem, outcome, choosing)
+    return allocated(problem, replace(outcome, least=least), choosing)
+
+
+def _with_caches(problem: Problem, tree: Found, deadline: Deadline, known: Known | None) -> tuple[CachedPlan | None, float]:
+    """The plan with caches that is better than the tree, if there is one, and a lower bound of the CPU of all plans.
+
+    Where no cache can pay, none is looked for. In small graphs trees, orders and caches are chosen together, with a proof.
+    """
+    least = least_of_all(problem, tree, deadline)
+    if no_cache_pays(problem, tree, least):
+        return None, least
+    joint = chosen_together(problem, deadline)
+    if joint is None:
+        return caches_in_plans(problem, tree, deadline, known), least
+    least = max(least, joint.least_cpu)
+    if no_cache_pays(problem, tree, least):
+        return None, least
+    if joint.cached is not None and problem.options.method.can.whole_frontier and problem.caps.admit(joint.cached.point):
+        return joint.cached, least
+    return caches_in_plans(problem, tree, deadline, known), least
 
 
 def _before_writing(problem: Problem, tree: Found, deadline: Deadline) -> Deadline:

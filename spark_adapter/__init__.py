@@ -6,17 +6,17 @@ until it is used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from models.bindings import Bindings
     from models.plan import Plan
     from spark_adapter.pipeline import Pipeline
 
-__all__ = ["ENGINES", "compile"]
+__all__ = ["ENGINES", "compile", "join"]
 
 ENGINES = ("stem", "native")
 
@@ -40,3 +40,26 @@ def compile(
     from spark_adapter.compilation import compiled
 
     return compiled(plan, bindings, spark, engine, cells, shed)
+
+
+def join(
+    frames: Mapping[str, DataFrame],
+    on: Sequence[str],
+    within: Mapping[str, str | float],
+    event_time: str | Mapping[str, str] = "ts",
+    plan: Plan | Mapping[str, Any] | None = None,
+    **asking: Any,
+) -> DataFrame:
+    """The join of streaming DataFrames as one streaming DataFrame, with a struct column per frame: write it with any `writeStream`.
+
+        join({"bids": bids, "auctions": auctions}, on=["bids.auction = auctions.id"], within={"bids": "1 minute", "auctions": 300})
+
+    Frames stay as they are, with the watermarks that they have on their event times. `on` compares columns of two frames (=, <, <=, >, >=, !=),
+    `within` says how long a row waits for partners. Without a `plan` one is made (see `spark_adapter.dataframes.Asking` for what may be
+    said of that: `statistics`, `batches`, `resources`, `url`, `cells`). States are checked when the query starts again from its checkpoint.
+
+    Raises BindingError, PlanError or EngineError, with every fault found.
+    """
+    from spark_adapter.dataframes import Asking, joined
+
+    return joined(frames, on, within, event_time, plan, Asking(**asking))

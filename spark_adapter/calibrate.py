@@ -8,8 +8,9 @@ of each probe step and of its state, and the rows that went through. Two least-s
     a probe step   = rows in · probe + rows out · join + rows indexed · index (hash) or pairs · scan (nested loop) + a constant
     the states     = rows kept · keep + rows let go · drop + a constant
 
-The operator indexes rows once in the batch they come in, where inputs after theirs may see them, and once in the next, as a piece of the state;
-after that no batch reads them but where its probes reach. So insert = keep + index, append = keep, delete = drop, whatever the length of windows.
+The operator indexes a row once, when the piece of state that it lies in is first probed by so few rows that an index beats a scan; it says of
+which rows it made indexes, and that is what is fitted. After that no batch reads them but where its probes reach. So insert = keep + index,
+append = keep, delete = drop, whatever the length of windows. What the scan of a small piece takes is part of what the rows that probe it take.
 The constants are what a batch costs without a row; they are reported and are no part of a cost per tuple.
 
 The guarantee: the fit is the exact optimum of non-negative least squares of relative errors. With at most five unknowns it is found by trying
@@ -219,7 +220,7 @@ def observed(run: Run, lines: Sequence[Mapping[str, Any]]) -> tuple[list[Observa
                 seen_new = target < step["input"]
                 visible = held[target] - (0 if seen_new else arrived[target])
                 counts = {"probe": step["rows_in"], "join": step["rows_out"], "per step": 1}
-                counts |= {"index": arrived[target] * (2 if seen_new else 1)} if run.op == "=" else {"scan": step["rows_in"] * visible}
+                counts |= {"index": step["indexed"]} if run.op == "=" else {"scan": step["rows_in"] * visible}
                 steps.append(Observation(counts, step["cpu_seconds"]))
             spent = line["cpu_seconds"]
             seconds = spent["load"] + spent["probe"] + spent["keep"] - sum(step["cpu_seconds"] for step in line["steps"])

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from spark_adapter.errors import CheckpointError
 
-__all__ = ["CHECKPOINT_FORMAT", "Folder", "Log", "check_layout", "differences", "read_manifest", "write_manifest"]
+__all__ = ["CHECKPOINT_FORMAT", "Folder", "Log", "check_layout", "differences", "of_another_query", "read_manifest", "write_manifest"]
 
 CHECKPOINT_FORMAT = "watersmeet.checkpoint/7"
 MANIFEST = "watersmeet.json"
@@ -167,10 +167,15 @@ def check_layout(manifest: Mapping[str, Any], engine: str, layout: Mapping[str, 
         )
     found = differences(manifest["layout"], layout)
     if found:
-        reasons = "; ".join(found)
-        raise CheckpointError(
-            [("/checkpoint", f"the checkpoint holds the states of another query: {reasons}. Use a new folder, or the plan it was made with")]
-        )
+        raise of_another_query(found, "plan")
+
+
+def of_another_query(found: list[str], made_with: str) -> CheckpointError:
+    """The refusal of a checkpoint that differs in these ways."""
+    reasons = "; ".join(found)
+    return CheckpointError(
+        [("/checkpoint", f"the checkpoint holds the states of another query: {reasons}. Use a new folder, or the {made_with} it was made with")]
+    )
 
 
 def differences(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:

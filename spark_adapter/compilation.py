@@ -23,6 +23,7 @@ from spark_adapter.decisions import Decisions
 from spark_adapter.documents import check_tree, read_bindings, read_plan
 from spark_adapter.errors import BindingError, ChangeError, EngineError
 from spark_adapter.expressions import SPARK_ERRORS
+from spark_adapter.kafka.brokers import lost
 from spark_adapter.layout import layout_of
 from spark_adapter.native import native
 from spark_adapter.pipeline import Built, Measuring, Pipeline, applied, changeable
@@ -64,6 +65,9 @@ def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cel
     streams = read_streams(checked, bound, spark)
     folder = Folder(spark, bound.checkpoint)
     manifest = read_manifest(folder)
+    gone = list(lost(bound, spark, folder))
+    if gone:
+        raise BindingError(gone)
     if engine == "native":
         return _native(checked, bound, spark, streams, folder, manifest)
     kept = layout_of(checked, bound, streams, spark)
@@ -120,7 +124,7 @@ class _Stems:
         program = programmed(plan, self.bindings, streams, copies)
         measured = Measured(plan.query, {stream.name: stream.delay or 0 for stream in program.streams})
         built = Built(
-            stem(program, plan, self.bindings, streams, cells.grid, cells.keys, self.control),
+            stem(program, plan, self.bindings, streams, cells, self.control),
             remember=remember,
             changes=self.changes,
             settings=settings(streams, cells.partitions),

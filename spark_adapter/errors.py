@@ -2,6 +2,7 @@
 
 AdapterError
 ├── JavaError         no Java that Spark can use
+├── ConnectorError    no connector for Kafka, and none that could be fetched
 ├── PlanError         a plan of an unknown format or version, or whose operators form no join tree
 ├── BindingError      sources, columns, types, event times or settings that do not fit the plan: all faults at once
 ├── SheddingError     a plan that sheds load or does not fit its caps, and nobody said that it may
@@ -20,6 +21,7 @@ __all__ = [
     "BindingError",
     "ChangeError",
     "CheckpointError",
+    "ConnectorError",
     "EngineError",
     "Fault",
     "JavaError",
@@ -42,6 +44,10 @@ class AdapterError(Exception):
 
 class JavaError(AdapterError):
     """No Java that Spark can use."""
+
+
+class ConnectorError(AdapterError):
+    """Jars of Kafka's or of its connector that are missing."""
 
 
 class PlanError(AdapterError):

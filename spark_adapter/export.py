@@ -12,6 +12,7 @@ from models.plan import Plan
 from spark_adapter.documents import check_tree
 from spark_adapter.errors import BindingError
 from spark_adapter.expressions import quoted
+from spark_adapter.kafka.topics import event_time_of, reading_options
 from spark_adapter.native import NativeJoin, check_native, constant_key, native_joins, plain_time
 from spark_adapter.session import JOINS
 from spark_adapter.sources import attributes
@@ -38,6 +39,10 @@ def export(plan: Plan, bindings: Bindings) -> str:
     missing = [stream.name for stream in plan.query.streams if stream.name not in bindings.streams]
     if missing:
         raise BindingError([("/streams", f"there is no binding for {', '.join(missing)}; every stream of the plan needs one")])
+    decoded = [f"/streams/{name}/source/value" for name, binding in bindings.streams.items() if binding.source.value is not None]
+    decoded += ["/sink/topic"] if bindings.sink.topic is not None else []
+    if decoded:
+        raise BindingError([(at, "a script has no records decoded or made for it; bind the topic by options and expressions") for at in decoded])
     joins = list(native_joins(plan))
     variables = {stream.name: f"{stream.name}_stream" for stream in plan.query.streams}
     # A stream may be called join_1; its variable is join_1_stream.
@@ -74,10 +79,12 @@ def _streams(plan: Plan, bindings: Bindings, variables: dict[str, str]) -> Itera
         yield ""
         yield f"# {name}: a window of {stream.window.seconds} seconds."
         yield f"{variable} = {_source(binding)}"
+        if binding.where:
+            yield f"{variable} = {variable}.where(column({variable}, {binding.where!r}))"
         yield f"{variable} = ("
         yield f"    {variable}.select("
         yield f'        F.struct("*").alias({name!r}),'
-        yield f'        column({variable}, {binding.event_time!r}).cast("timestamp").alias({f"{name}@ts"!r}),'
+        yield f'        column({variable}, {event_time_of(binding)!r}).cast("timestamp").alias({f"{name}@ts"!r}),'
         for attribute in names:
             yield f"        column({variable}, {binding.columns.get(attribute, attribute)!r}).alias({f'{name}.{attribute}'!r}),"
         yield "    )"
@@ -89,7 +96,7 @@ def _streams(plan: Plan, bindings: Bindings, variables: dict[str, str]) -> Itera
 
 def _source(binding: StreamBinding) -> str:
     schema = f".schema({binding.source.schema_!r})" if binding.source.schema_ else ""
-    return f"spark.readStream.format({binding.source.format!r}).options(**{binding.source.options!r}){schema}.load()"
+    return f"spark.readStream.format({binding.source.format!r}).options(**{reading_options(binding.source)!r}){schema}.load()"
 
 
 def _join(join: NativeJoin, variables: dict[str, str]) -> Iterator[str]:

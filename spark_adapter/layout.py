@@ -15,12 +15,13 @@ from pyspark.sql import types as T  # noqa: N812 - everyone's name for it
 
 from models.bindings import Bindings, StreamBinding
 from models.plan import Plan
+from spark_adapter.kafka.topics import event_time_of
 from spark_adapter.sources import attributes
 
 __all__ = ["layout_of"]
 
-# Of a binding: where rows come from and how late they may be. All its other fields are written down, those of later versions too.
-NOT_STATE = {"source", "columns", "watermark", "idle_after"}
+# Of a binding: where rows come from, by either name, and how late they may be. All its other fields are written down, those of later versions too.
+NOT_STATE = {"source", "table", "columns", "watermark", "idle_after"}
 
 # Options of Spark's own sources that decide which values are read of the same bytes. Others say where to read, how much, and how fast.
 READING_OPTIONS = """
@@ -50,8 +51,14 @@ def layout_of(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], 
 def _bound(binding: StreamBinding, wanted: list[str]) -> dict[str, Any]:
     """A stream's binding, each part by its name."""
     source = binding.source
-    found = {name.replace("_", " "): value for name, value in binding.model_dump(mode="json", exclude=NOT_STATE).items()}
+    # What is left at its default is what versions did that did not know the field.
+    stated = binding.model_dump(mode="json", exclude=NOT_STATE, exclude_defaults=True)
+    found: dict[str, Any] = {name.replace("_", " "): value for name, value in stated.items()}
+    found["event time"] = event_time_of(binding)
     found["source"] = source.format.lower()
+    if source.value is not None:
+        found["values"] = f"{source.value.format.value} of {source.value.schema_}, {source.value.skip_bytes} bytes skipped"
+        found |= {f"option {name} of values": value for name, value in sorted(source.value.options.items())}
     if source.schema_:
         found["source columns"] = T.StructType.fromDDL(source.schema_).simpleString()
     found |= {f"expression of {attribute}": binding.columns.get(attribute, attribute) for attribute in wanted}

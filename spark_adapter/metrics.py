@@ -25,12 +25,17 @@ Family = CounterMetricFamily | GaugeMetricFamily
 
 
 class _Figures(Collector):
-    def __init__(self, summary: Mapping[str, Any], batch_seconds: float, planned: Cost) -> None:
-        self._summary, self._batch_seconds, self._planned = summary, batch_seconds, planned
+    def __init__(self, summary: Mapping[str, Any], batch_seconds: float, planned: Cost, bad: Mapping[str, int]) -> None:
+        self._summary, self._batch_seconds, self._planned, self._bad = summary, batch_seconds, planned, bad
 
     def collect(self) -> Iterator[Family]:
         said = self._summary
         yield from _by_name(CounterMetricFamily, "stream", said["streams"], ARRIVED)
+        if self._bad:
+            bad = CounterMetricFamily("watersmeet_stream_bad", "Records of a topic whose value did not decode.", labels=["stream"])
+            for name, count in self._bad.items():
+                bad.add_metric([name], count)
+            yield bad
         yield from _by_name(GaugeMetricFamily, "state", said["states"], {"rows": "Rows held.", "bytes": "Bytes on workers' disks."})
         yield CounterMetricFamily("watersmeet_results", "Rows made.", said["results"])
         for name, what in {
@@ -60,8 +65,9 @@ def _by_name(kind: type[Family], label: str, entries: list[Mapping[str, Any]], w
         yield family
 
 
-def metrics_text(summary: Mapping[str, Any], batch_seconds: float, planned: Cost) -> str:
-    """`summary` is that of the run so far, `batch_seconds` what the last batch took, `planned` what the plan foresaw."""
+def metrics_text(summary: Mapping[str, Any], batch_seconds: float, planned: Cost, bad: Mapping[str, int] | None = None) -> str:
+    """`summary` is that of the run so far, `batch_seconds` what the last batch took, `planned` what the plan foresaw, `bad` the records of each
+    topic that did not decode."""
     registry = CollectorRegistry()
-    registry.register(_Figures(summary, batch_seconds, planned))
+    registry.register(_Figures(summary, batch_seconds, planned, bad or {}))
     return generate_latest(registry).decode()

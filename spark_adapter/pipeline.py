@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +25,8 @@ from spark_adapter.control import without_control
 from spark_adapter.documents import read_plan
 from spark_adapter.errors import AdapterError, BindingError, ChangeError
 from spark_adapter.expressions import milliseconds, said
+from spark_adapter.kafka.letters import Letters
+from spark_adapter.kafka.topics import bad_counts, writing_options
 from spark_adapter.metrics import METRICS, metrics_text
 from spark_adapter.overload import BatchTime
 
@@ -50,6 +52,8 @@ class Progress:
     """Rows made; None where the engine does not count them."""
     late: int
     """Rows dropped because they came past the watermark."""
+    bad: Mapping[str, int] = field(default_factory=dict)
+    """By stream, for those that are topics: records whose value did not decode."""
     idle_late: int = 0
     """Rows dropped because their stream had been silent for longer than its `idle_after`, and the watermark had gone on without it."""
     shed_rows: int = 0
@@ -113,6 +117,8 @@ class Pipeline:
         self._lock = threading.Lock()
         self._seen: tuple[int, str] = (-1, "")
         self._batches = self._rows = self._late = 0
+        self._bad: Counter[str] = Counter()
+        self._letters = Letters(bindings, spark)
         self._last: Mapping[str, Any] | None = None
         self._times: deque[BatchTime] = deque(maxlen=LAST_TIMES)
         self._reached: int | None = None
@@ -138,8 +144,10 @@ class Pipeline:
             with applied(self.spark, {**self._built.settings, **changeable(self.bindings, self.spark)}):
                 self._built.remember()
                 self._folder.write(PLAN_FILE, self.plan.model_dump_json(indent=1))
+                self._letters.start()
                 self._query = self._writer().start()
         except PySparkException as error:
+            self._letters.stop()
             raise BindingError([("/sink", f"Spark does not start the pipeline: {said(error)}")]) from error
         self._watcher = threading.Thread(target=self._watch, name="watersmeet progress", daemon=True)
         self._watcher.start()
@@ -150,6 +158,12 @@ class Pipeline:
         query = self._running()
         try:
             ended = query.awaitTermination(timeout) if timeout is not None else query.awaitTermination() or True
+            if ended and self.bindings.trigger.available_now:
+                self._letters.finish()
+            failure = self._letters.failure()
+            if failure is not None:
+                query.stop()
+                raise failure
         except StreamingQueryException:
             self._close()
             raise
@@ -162,6 +176,7 @@ class Pipeline:
     def work_through(self) -> None:
         """Wait until all that the sources hold now has been worked off. Raises what ended the query, if that was a fault."""
         self._running().processAllAvailable()
+        self._letters.work_through()
 
     def __await__(self) -> Generator[Any, None, None]:
         yield from asyncio.to_thread(self.await_termination).__await__()
@@ -183,7 +198,17 @@ class Pipeline:
             shed = statistics.get("shed", {"rows": 0, "probes": 0})
             idle_late = sum(stream["idle_late"] for stream in statistics.get("streams", ()))
             return Progress(
-                self._query.isActive, self._batches, self._rows, results, self._late, idle_late, shed["rows"], shed["probes"], statistics, self._last
+                self._query.isActive,
+                self._batches,
+                self._rows,
+                results,
+                self._late,
+                dict(self._bad),
+                idle_late,
+                shed["rows"],
+                shed["probes"],
+                statistics,
+                self._last,
             )
 
     def change(self, plan: Plan | Mapping[str, Any], kind: str | None = None, gain: float | None = None, reasons: Sequence[str] = ()) -> int:
@@ -223,7 +248,7 @@ class Pipeline:
 
     def _writer(self) -> DataStreamWriter:
         sink = self.bindings.sink
-        options = dict(sink.options)
+        options = writing_options(self.bindings)
         writer = self.results.writeStream.format(sink.format).outputMode("append")
         name = options.pop("queryName", "")
         if name:
@@ -247,6 +272,7 @@ class Pipeline:
         self._ended.set()
         if self._watcher is not None and self._watcher is not threading.current_thread():
             self._watcher.join()
+        self._letters.stop()
         self._collect()
         self._built.tidy()
 
@@ -276,6 +302,8 @@ class Pipeline:
         self._last = report
         rows = sum(max(0, source.get("numInputRows", 0)) for source in report.get("sources", ()))
         self._rows += rows
+        bad = bad_counts(report.get("observedMetrics", {}))
+        self._bad.update(bad)
         if self._measuring is None:
             self._late += sum(operator.get("numRowsDroppedByWatermark", 0) for operator in report.get("stateOperators", ()))
             self._batches += 1 if rows else 0
@@ -290,6 +318,7 @@ class Pipeline:
         assert self._changes is not None
         fingerprint = self._changes.fingerprint(max(note["plan"] for note in notes))
         line = {"batch": report["batchId"], "timestamp": report["timestamp"], "fingerprint": fingerprint, **figures}
+        line |= {"bad": bad} if bad else {}
         self._log(line, report["batchDuration"] / 1000)
 
     def _note_time(self, report: Mapping[str, Any], figures: Mapping[str, Any]) -> None:
@@ -328,7 +357,7 @@ class Pipeline:
         assert self._measuring is not None
         summary = self._measuring.summary()
         self._lines.add(json.dumps({**line, "measured": summary.get("measured")}))
-        self._folder.write(METRICS, metrics_text(summary, seconds, self.plan.cost))
+        self._folder.write(METRICS, metrics_text(summary, seconds, self.plan.cost, self._bad))
 
 
 def changeable(bindings: Bindings, spark: SparkSession) -> dict[str, str]:

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, TextIO
 
+from spark_adapter.kafka.topics import bad_counts
+
 __all__ = ["RESULTS", "Measured", "Reporter", "Tick", "held_by", "line", "size", "store_bytes", "summary", "tick_of"]
 
 FILES = "rocksdbSstFileSize"
@@ -61,6 +63,8 @@ class Tick(Measured):
     """How long the batch took."""
     planned_rows: int = 0
     """What the plan foresaw for the states."""
+    bad: int = 0
+    """Records of topics whose value did not decode."""
 
 
 def tick_of(report: Mapping[str, Any], before: Measured | None = None, now: Measured | None = None) -> Tick:
@@ -85,6 +89,7 @@ def tick_of(report: Mapping[str, Any], before: Measured | None = None, now: Meas
         state_bytes=store_bytes(report),
         lag=_lag(report.get("eventTime", {}), own.watermark),
         seconds=report["batchDuration"] / 1000,
+        bad=sum(bad_counts(report.get("observedMetrics", {})).values()),
     )
 
 
@@ -125,6 +130,7 @@ def line(tick: Tick) -> str:
         behind += f" | not waiting for {', '.join(tick.idle)}"
     late = f" | {tick.late:,} late" if tick.late else ""
     late += f" | {tick.idle_late:,} late after silence" if tick.idle_late else ""
+    late += f" | {tick.bad:,} bad" if tick.bad else ""
     shed = f" | shed {tick.shed_rows:,} rows, {tick.shed_probes:,} probes" if tick.shed_rows or tick.shed_probes else ""
     planned = f" of {tick.planned_rows:,} planned" if tick.planned_rows else ""
     moved = ""
@@ -148,13 +154,15 @@ def summary(ticks: Sequence[Tick], seconds: float, planned: float, shed: bool = 
     rows_in, results, late, idle_late, shed_rows, shed_probes = (
         sum(getattr(tick, name) for tick in ticks) for name in ("rows_in", "results", "late", "idle_late", "shed_rows", "shed_probes")
     )
+    bad = sum(tick.bad for tick in ticks)
     state_rows, store, disk, memory = (
         max((getattr(tick, name) for tick in ticks), default=0) for name in ("state_rows", "state_bytes", "disk_bytes", "memory_bytes")
     )
     return [
         f"{len(ticks)} batches in {seconds:.1f} s",
         f"in     {rows_in:,} rows, {rows_in / max(seconds, 0.001):,.0f} a second; {late:,} late and dropped"
-        + (f", {idle_late:,} more because their stream had been silent" if idle_late else ""),
+        + (f", {idle_late:,} more because their stream had been silent" if idle_late else "")
+        + (f"; {bad:,} records did not decode" if bad else ""),
         *([f"shed   {shed_rows:,} rows not let in, {shed_probes:,} probes not made: results are missing"] if shed else []),
         f"out    {results:,} rows, {results / max(seconds, 0.001):,.0f} a second",
         f"state  {state_rows:,} rows, {_held(store, disk, memory)}, each at most; the plan foresaw {size(planned)}",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -30,8 +31,10 @@ from models.plan import Plan
 from spark_adapter import compile
 from spark_adapter.adapt import EVERY, Adapting, Ask
 from spark_adapter.control import without_control
-from spark_adapter.errors import EngineError
-from spark_adapter.expressions import SPARK_ERRORS, said
+from spark_adapter.errors import BindingError, ConnectorError, EngineError
+from spark_adapter.expressions import SPARK_ERRORS
+from spark_adapter.kafka.connector import PACKAGES, connected, unfetched
+from spark_adapter.kafka.failures import explained
 from spark_adapter.pipeline import Pipeline
 from spark_adapter.progress import Measured, Reporter, held_by, size, tick_of
 from spark_adapter.session import open_session
@@ -79,7 +82,7 @@ def run(
     code = DONE
     check_shed(plan, shed)  # before Spark is started, which takes a while
     try:
-        spark = open_session(bindings.spark, master, log)
+        spark = _session(bindings, master, log)
         pipeline = compile(plan, bindings, spark, engine, cells=cells, shed=shed)
         out.write("".join(line + "\n" for line in opening(pipeline, engine)))
         code = follow(pipeline, out, adaptation, to_the_end, shed)
@@ -89,6 +92,18 @@ def run(
         if code == DONE:
             log.unlink(missing_ok=True)
     return code
+
+
+def _session(bindings: Bindings, master: str | None, log: Path) -> SparkSession:
+    """A session with what the bindings' topics need. What Spark cannot fetch ends its JVM before it has begun, in the words of a stack."""
+    settings = connected(bindings)
+    try:
+        return open_session(settings, master, log)
+    except BindingError:
+        wanted = settings.get(PACKAGES, "")
+        if wanted == bindings.spark.get(PACKAGES, ""):
+            raise
+        raise ConnectorError(unfetched(wanted)) from None
 
 
 def opening(pipeline: Pipeline, engine: str) -> Iterator[str]:
@@ -133,7 +148,7 @@ def follow(pipeline: Pipeline, out: TextIO, adaptation: Adaptation | None = None
                     pipeline.stop()
                     break
     except StreamingQueryException as error:
-        watch.failure = said(error)
+        watch.failure = explained(error)
         code = FAILED
     finally:
         if adapting is not None:

@@ -6,30 +6,36 @@ Each stream becomes a streaming DataFrame with
     a_<attribute>   one column per attribute that a predicate names, in the type that the predicates compare in
     row             a struct of the source columns that the result needs
 
-Rows without an event time, or without a value in an attribute, can be in no result and are left out here.
+Rows that the binding's condition does not let in, rows without an event time, and rows without a value in an attribute can be in no result
+and are left out here.
 Everything found wrong is reported together; nothing runs until a pipeline is started.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 from pyspark.sql import types as T  # noqa: N812 - everyone's name for it
 
-from models.bindings import Bindings, StreamBinding
+from models.bindings import KAFKA, Bindings, Sink, StreamBinding
 from models.plan import Plan
-from models.request import Comparison, Query
+from models.request import Comparison, PlanRequest, Query
 from spark_adapter.documents import check_tree
 from spark_adapter.errors import BindingError, Fault
 from spark_adapter.expressions import SPARK_ERRORS, ExpressionError, analyzed, column_or_expression, milliseconds, quietly, quoted, references, said
+from spark_adapter.kafka import brokers, topics
+from spark_adapter.kafka.connector import missing
 
-__all__ = ["attributes", "read_streams", "result_columns"]
+__all__ = ["Opener", "attributes", "read_batches", "read_frames", "read_streams", "result_columns"]
 
 Attribute = tuple[str, str]
 """(stream, attribute)."""
+
+Opener = Callable[[str, StreamBinding], DataFrame]
+"""The rows of a stream as its source has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,8 @@ class _Opened:
     frame: DataFrame
     event_time: Column
     columns: dict[str, tuple[Column, T.DataType]]
+    own: tuple[str, ...]
+    """The columns of a whole row. A topic's frame has more, which are there for expressions that name them."""
 
 
 def attributes(query: Query) -> dict[str, list[str]]:
@@ -51,38 +59,71 @@ def attributes(query: Query) -> dict[str, list[str]]:
     return {stream: list(names) for stream, names in found.items()}
 
 
-def result_columns(plan: Plan, bindings: Bindings) -> list[Column]:
+def result_columns(plan: Plan | PlanRequest, bindings: Bindings) -> list[Column]:
     """The result's columns, over a DataFrame that has the `row` of each stream as a column named like the stream."""
-    if bindings.select:
-        return [F.expr(text) for text in bindings.select]
-    return [F.col(quoted(stream.name)) for stream in plan.query.streams]
+    columns = [F.expr(text) for text in bindings.select] or [_whole(stream.name, bindings) for stream in plan.query.streams]
+    return columns if bindings.sink.topic is None else topics.records(columns, bindings)
+
+
+def _whole(name: str, bindings: Bindings) -> Column:
+    """A stream's row. Besides its own columns it holds what else expressions name, such as the ids of records: that is no part of the result."""
+    row = F.col(quoted(name))
+    binding = bindings.streams.get(name)
+    added = binding is not None and binding.source.value is not None and bindings.sink.topic is not None
+    return row.dropFields(topics.RECORD, topics.RECORD_ID).alias(name) if added else row
 
 
 def read_streams(plan: Plan, bindings: Bindings, spark: SparkSession) -> dict[str, DataFrame]:
     """The plan's streams, in the shape above. Raises PlanError or BindingError with all faults found."""
     check_tree(plan)
+
+    def opened(_: str, binding: StreamBinding) -> DataFrame:
+        reader = spark.readStream.format(binding.source.format).options(**topics.reading_options(binding.source))
+        return (reader.schema(binding.source.schema_) if binding.source.schema_ else reader).load()
+
     with quietly():
-        return _read(plan, bindings, spark)
+        return _read(plan, bindings, spark, opened)
 
 
-def _read(plan: Plan, bindings: Bindings, spark: SparkSession) -> dict[str, DataFrame]:
+def read_batches(asked: PlanRequest, bindings: Bindings, spark: SparkSession) -> dict[str, DataFrame]:
+    """What the sources of a request's streams hold now, in the same shape. Raises BindingError with all faults found."""
+
+    def opened(_: str, binding: StreamBinding) -> DataFrame:
+        reader = spark.read.format(binding.source.format).options(**topics.batch_options(binding.source))
+        return (reader.schema(binding.source.schema_) if binding.source.schema_ else reader).load()
+
+    with quietly():
+        # Nothing is written, so it does not matter whether a sink is there.
+        return _read(asked, bindings.model_copy(update={"sink": Sink()}), spark, opened)
+
+
+def read_frames(plan: Plan | PlanRequest, bindings: Bindings, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """Frames that somebody made, in the same shape, with the watermarks that they have. Raises BindingError with all faults found."""
+    with quietly():
+        return _read(plan, bindings, next(iter(frames.values())).sparkSession, lambda name, _: frames[name], watermarks=False)
+
+
+def _read(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession, opener: Opener, watermarks: bool = True) -> dict[str, DataFrame]:
     faults = list(_names(plan, bindings, spark))
     opened: dict[str, _Opened] = {}
     wanted = attributes(plan.query)
     for stream in plan.query.streams:
         binding = bindings.streams.get(stream.name)
         if binding is not None:
-            source = _open(stream.name, binding, wanted[stream.name], spark, faults)
+            source = _open(stream.name, binding, wanted[stream.name], spark, faults, opener)
             if source is not None:
                 opened[stream.name] = source
     types = _comparison_types(plan.query, opened, faults)
     needed = _needed_columns(plan, bindings, opened, spark, faults) if len(opened) == len(plan.query.streams) else {}
+    if not faults:
+        faults += brokers.absent(bindings, spark)
     if faults:
         raise BindingError(faults)
-    return {name: _shaped(source, bindings.streams[name], name, types, needed[name]) for name, source in opened.items()}
+    delays = {name: bindings.streams[name].watermark if watermarks else None for name in opened}
+    return {name: _shaped(source, delays[name], name, types, needed[name]) for name, source in opened.items()}
 
 
-def _names(plan: Plan, bindings: Bindings, spark: SparkSession) -> Iterator[Fault]:
+def _names(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession) -> Iterator[Fault]:
     """Streams without a binding, bindings without a stream, names that Spark cannot tell apart."""
     streams = [stream.name for stream in plan.query.streams]
     missing = [name for name in streams if name not in bindings.streams]
@@ -106,25 +147,34 @@ def _names(plan: Plan, bindings: Bindings, spark: SparkSession) -> Iterator[Faul
                     yield "/streams", f"Spark cannot tell the {what} {other} and {name} apart; rename one, or set spark.sql.caseSensitive to true"
 
 
-def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: SparkSession, faults: list[Fault]) -> _Opened | None:
+def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: SparkSession, faults: list[Fault], opener: Opener) -> _Opened | None:
     """The source with its event time and attributes found; None where it cannot be opened at all."""
     at = f"/streams/{name}"
-    reader = spark.readStream.format(binding.source.format).options(**binding.source.options)
     try:
-        if binding.source.schema_:
-            reader = reader.schema(binding.source.schema_)
-        frame = reader.load()
+        frame = opener(name, binding)
     except SPARK_ERRORS as error:
-        faults.append((f"{at}/source", f"Spark cannot open the source of {name}: {said(error)}{_package(binding.source.format, error, spark)}"))
+        faults.append((f"{at}/source", f"Spark cannot open the source of {name}: {said(error)}{_package(binding.source.format, error)}"))
         return None
+    if binding.source.value is not None:
+        decoded = _decoded(name, frame, binding, faults)
+        if decoded is None:
+            return None
+        frame = decoded
+    if binding.where:
+        try:
+            frame = frame.where(_condition(name, binding.where, frame, spark))
+        except ExpressionError as error:
+            faults.append((f"{at}/where", f"the condition on {name}, {error}"))
     event_time = F.lit(None).cast("timestamp")
+    time_text = topics.event_time_of(binding)
     try:
-        event_time = column_or_expression(spark, frame, binding.event_time)
+        event_time = column_or_expression(spark, frame, time_text)
         kind = frame.select(event_time).schema[0].dataType
         if not isinstance(kind, (T.TimestampType, T.TimestampNTZType)):
-            faults.append((f"{at}/event_time", _not_a_time(name, binding.event_time, kind)))
+            faults.append((f"{at}/event_time", _not_a_time(name, time_text, kind)))
         else:
-            event_time = event_time.cast("timestamp")
+            if isinstance(kind, T.TimestampNTZType):
+                event_time = event_time.cast("timestamp")  # any other column keeps the watermark that it may have
             frame.select(event_time.alias("ts")).withWatermark("ts", binding.watermark)
     except ExpressionError as error:
         faults.append((f"{at}/event_time", f"the event time of {name}, {error}"))
@@ -142,7 +192,44 @@ def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: Spark
             given = attribute in binding.columns
             hint = "" if given else f"; say under columns what {attribute} is, among {', '.join(frame.columns)}"
             faults.append((f"{at}/columns/{attribute}", f"{name}.{attribute}, {error}{hint}"))
-    return _Opened(frame, event_time, columns)
+    hidden = (topics.RECORD, topics.RECORD_ID) if binding.source.value is not None else ()
+    return _Opened(frame, event_time, columns, tuple(column for column in frame.columns if column not in hidden))
+
+
+def _decoded(name: str, frame: DataFrame, binding: StreamBinding, faults: list[Fault]) -> DataFrame | None:
+    """The rows of a topic; None where its values cannot be decoded as the binding says."""
+    value = binding.source.value
+    assert value is not None
+    at = f"/streams/{name}/source/value"
+    try:
+        kind = topics.value_type(value)
+    except (*SPARK_ERRORS, ValueError) as error:
+        faults.append((f"{at}/schema", f"the schema of {name}'s values must be columns like 'auction BIGINT, ts TIMESTAMP': {said(error)}"))
+        return None
+    except TypeError:
+        # PySpark takes a class that is not there for a package.
+        faults.append((f"{at}/format", f"Spark cannot read avro: {missing(PACKAGES['avro'])}"))
+        return None
+    taken = [field.name for field in kind.fields if field.name.lower() in (topics.RECORD, topics.RECORD_ID)]
+    if taken:
+        faults.append((f"{at}/schema", f"{taken[0]} is a column of every topic's records; the values of {name} cannot have one of that name"))
+        return None
+    try:
+        return topics.good_rows(topics.judged(frame, binding.source), name, binding.source)
+    except SPARK_ERRORS as error:
+        faults.append((at, f"Spark cannot decode the values of {name}: {said(error)}"))
+    except TypeError:
+        faults.append((f"{at}/format", f"Spark cannot read avro: {missing(PACKAGES['avro'])}"))
+    return None
+
+
+def _condition(name: str, text: str, frame: DataFrame, spark: SparkSession) -> Column:
+    """Which rows take part. A row for which that is null does not."""
+    condition = column_or_expression(spark, frame, text)
+    kind = frame.select(condition).schema[0].dataType
+    if not isinstance(kind, T.BooleanType):
+        raise ExpressionError(f"{text!r}, is {kind.simpleString().upper()}; it must be true or false, for example {text} > 0")
+    return condition
 
 
 def _wrong_silence(name: str, text: str, spark: SparkSession) -> Iterator[Fault]:
@@ -158,13 +245,11 @@ def _wrong_silence(name: str, text: str, spark: SparkSession) -> Iterator[Fault]
 PACKAGES = {"kafka": "spark-sql-kafka-0-10", "avro": "spark-avro", "protobuf": "spark-protobuf"}
 
 
-def _package(name: str, error: BaseException, spark: SparkSession) -> str:
+def _package(name: str, error: BaseException) -> str:
     """What to add where a format of Spark's is not found."""
     if name.lower() not in PACKAGES or "Failed to find" not in str(error):
         return ""
-    scala = str(spark.sparkContext._jvm.scala.util.Properties.versionNumberString()).rsplit(".", 1)[0]
-    package = f"org.apache.spark:{PACKAGES[name.lower()]}_{scala}:{spark.version}"
-    return f'; its package is not there: add spark.jars.packages: "{package}" under spark in the bindings'
+    return f"; {missing(PACKAGES[name.lower()])}"
 
 
 def _not_a_time(name: str, text: str, kind: T.DataType) -> str:
@@ -247,23 +332,28 @@ def _common_decimal(kinds: Sequence[T.DataType]) -> T.DataType | None:
     return T.DecimalType(precision, max(scales)) if precision <= 38 else None
 
 
-def _needed_columns(plan: Plan, bindings: Bindings, opened: dict[str, _Opened], spark: SparkSession, faults: list[Fault]) -> dict[str, list[str]]:
+def _needed_columns(
+    plan: Plan | PlanRequest, bindings: Bindings, opened: dict[str, _Opened], spark: SparkSession, faults: list[Fault]
+) -> dict[str, list[str]]:
     """Per stream the source columns that the result mentions; all of them where a stream is taken whole."""
     streams = [stream.name for stream in plan.query.streams]
-    everything = {name: opened[name].frame.columns for name in streams}
-    if not bindings.select:
-        return everything
+    everything = {name: list(opened[name].own) for name in streams}
     fold = str if spark.conf.get("spark.sql.caseSensitive") == "true" else str.lower
     canonical = {fold(name): name for name in streams}
     schema = T.StructType([T.StructField(name, opened[name].frame.schema) for name in streams])
     joined = spark.createDataFrame([], schema)
-    mentioned: dict[str, set[str]] = {name: set() for name in streams}
-    for i, text in enumerate(bindings.select):
+    mentioned: dict[str, set[str]] = {name: set() if bindings.select else set(map(fold, everything[name])) for name in streams}
+    if bindings.sink.topic is not None and topics.identified(bindings):
+        for name in streams:
+            mentioned[name].add(topics.RECORD_ID)
+    texts = [(f"/select/{i}", "the result column", text) for i, text in enumerate(bindings.select)]
+    texts += [] if bindings.sink.key is None else [("/sink/key", "the key", bindings.sink.key)]
+    for at, what, text in texts:
         try:
             names = references(spark, text)
             analyzed(joined, text)
         except ExpressionError as error:
-            faults.append((f"/select/{i}", f"the result column {error}"))
+            faults.append((at, f"{what} {error}"))
             continue
         for reference in names:
             if not reference:
@@ -272,11 +362,26 @@ def _needed_columns(plan: Plan, bindings: Bindings, opened: dict[str, _Opened], 
             elif fold(reference[0]) in canonical:
                 name = canonical[fold(reference[0])]
                 mentioned[name].update(map(fold, everything[name] if len(reference) == 1 else reference[1:2]))
+    if not faults:
+        faults += _unwritable(plan, bindings, joined)
     # A struct needs a field, so a stream of which the result needs no column gets its first one.
-    return {name: [column for column in everything[name] if fold(column) in mentioned[name]] or everything[name][:1] for name in streams}
+    return {name: [column for column in opened[name].frame.columns if fold(column) in mentioned[name]] or everything[name][:1] for name in streams}
 
 
-def _shaped(source: _Opened, binding: StreamBinding, name: str, types: dict[Attribute, T.DataType], needed: Sequence[str]) -> DataFrame:
+def _unwritable(plan: Plan | PlanRequest, bindings: Bindings, joined: DataFrame) -> Iterator[Fault]:
+    """A sink of Kafka's that nobody can reach, or whose records cannot be made of the result's columns."""
+    if bindings.sink.format.lower() == KAFKA and topics.servers_of_sink(bindings) is None:
+        yield "/sink/servers", "servers is required: the streams have no brokers, or not all the same, that could be the sink's"
+    if bindings.sink.topic is not None:
+        try:
+            joined.select(*result_columns(plan, bindings))
+        except SPARK_ERRORS as error:
+            yield "/sink/value", f"the result cannot be written as {bindings.sink.value or 'json'}: {said(error)}"
+        except TypeError:
+            yield "/sink/value", f"Spark cannot write avro: {missing(PACKAGES['avro'])}"
+
+
+def _shaped(source: _Opened, watermark: str | None, name: str, types: dict[Attribute, T.DataType], needed: Sequence[str]) -> DataFrame:
     shaped = source.frame.select(
         source.event_time.alias("ts"),
         *(column.cast(types[name, attribute]).alias(f"a_{attribute}") for attribute, (column, _) in source.columns.items()),
@@ -285,4 +390,5 @@ def _shaped(source: _Opened, binding: StreamBinding, name: str, types: dict[Attr
     present = F.col("ts").isNotNull()
     for attribute in source.columns:
         present &= F.col(f"a_{attribute}").isNotNull()
-    return shaped.withWatermark("ts", binding.watermark).where(present)
+    # Rows that can be in no result move the watermark too.
+    return (shaped if watermark is None else shaped.withWatermark("ts", watermark)).where(present)

@@ -13,7 +13,7 @@ from solvers.model.cost import CostModel
 from tests.sizes import product_files
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")), *sorted((ROOT / "docs").glob("*.md"))]
 ROOMS = "app|docs|models|openapi|solvers|spark_adapter|tests"
 TERMS = {
     "bound",

@@ -13,7 +13,7 @@ HELP = "plan every case of a folder anew and compare with what was approved"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dir", metavar="DIR", help="a folder of cases NAME/request.json (or .yaml) with their approved NAME/plan.json")
+    parser.add_argument("dir", metavar="DIR", help="a folder of cases NAME/request.json (or .yaml, .sql) with their approved NAME/plan.json")
     parser.add_argument("--format", choices=["text", "json", "junit", "github"], default="text")
     parser.add_argument(
         "--fail-on",
@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exit 1 from this verdict on (default: regressed); equivalent is another structure at equal cost",
     )
     parser.add_argument("--tolerance", default="", metavar="cpu=5%,memory=10%", help="how far cpu, memory and output_rate may move")
+    parser.add_argument("--dialect", default="spark", help="of cases in SQL: spark (default), flink, postgres, or another of sqlglot's")
     parser.add_argument("--update", action="store_true", help="approve what is planned now; refused where CI is set")
     parser.add_argument("--force", action="store_true", help="approve even where CI is set")
 
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
             "--update approves whatever is planned now, and CI is set: a job must not approve its own plans (--force to do it all the same)"
         )
     try:
-        tolerance, cases = parse_tolerance(arguments.tolerance), read_cases(Path(arguments.dir))
+        tolerance, cases = parse_tolerance(arguments.tolerance), read_cases(Path(arguments.dir), arguments.dialect)
     except CheckInputError as bad:
         raise RefusedError(str(bad)) from None
     warm()

@@ -1,6 +1,7 @@
 """`watersmeet check DIR`: cases on disk, and one report in four forms: text, JSON, JUnit, GitHub annotations.
 
-A case is `DIR/NAME/request.json` (or `.yaml`) with its approved `DIR/NAME/plan.json`. `DIR/approved.json` says which version
+A case is `DIR/NAME/request.json` (or `.yaml`, or `.sql` with its statistics in `DIR/NAME/stats.json` or `.yaml`) with its approved
+`DIR/NAME/plan.json`. `DIR/approved.json` says which version
 approved them. Whatever keeps a case from being compared is a failed case, with the others still checked.
 """
 
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from app.commands.draw import draw_both, draw_diff_table
+from app.commands.queries import meaning_of, read_sql
+from app.commands.terminal import RefusedError
 from app.service.body import BodyError, decode_json, decode_yaml, read
 from models.base import Model
 from models.check import Bar, CaseResult, CheckCase, CheckReport, CheckStatus, Tolerance, Verdict
@@ -31,7 +34,8 @@ from solvers.common.tolerances import ROUNDING
 
 __all__ = ["FORMATS", "Cases", "CheckInputError", "approve", "check_cases", "parse_tolerance", "read_cases", "step_summary"]
 
-REQUESTS = ("request.json", "request.yaml", "request.yml")
+REQUESTS = ("request.json", "request.yaml", "request.yml", "request.sql")
+STATISTICS = ("stats.json", "stats.yaml", "stats.yml")
 APPROVED = "approved.json"
 WIDTH = 100
 ANNOTATIONS = 10  # GitHub shows about ten of a step; the step summary has all
@@ -59,31 +63,31 @@ class Cases:
     version: str | None = None
 
 
-def read_cases(folder: Path) -> Cases:
-    """Every case of the folder, in order of name. Raises CheckInputError where there is none."""
+def read_cases(folder: Path, dialect: str = "spark") -> Cases:
+    """Every case of the folder, in order of name; SQL is read in this dialect. Raises CheckInputError where there is none."""
     if not folder.is_dir():
         raise CheckInputError(f"{folder}: this is not a folder; check takes a folder of cases NAME/request.json with NAME/plan.json")
     cases = Cases(folder, version=_approving_version(folder))
     for case in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
         requests = [case / name for name in REQUESTS if (case / name).exists()]
         if requests:
-            _read_case(cases, case, requests)
+            _read_case(cases, case, requests, dialect)
         elif (case / "plan.json").exists():
             cases.files[case.name] = case / "plan.json"
-            cases.broken[case.name] = [f"{case}: there is a plan but no request; add request.json or request.yaml, or remove the folder"]
+            cases.broken[case.name] = [f"{case}: there is a plan but no request; add request.json, .yaml or .sql, or remove the folder"]
     if not cases.files:
-        raise CheckInputError(f"{folder}: no cases found; a case is a folder with request.json or request.yaml in it, and its approved plan.json")
+        raise CheckInputError(f"{folder}: no cases found; a case is a folder with request.json, .yaml or .sql in it, and its approved plan.json")
     return cases
 
 
-def _read_case(cases: Cases, case: Path, requests: list[Path]) -> None:
+def _read_case(cases: Cases, case: Path, requests: list[Path], dialect: str) -> None:
     name, file = case.name, requests[0]
     cases.files[name] = file
     if len(requests) > 1:
         cases.broken[name] = [f"{case}: has {' and '.join(path.name for path in requests)}; keep one"]
         return
     try:
-        cases.requests[name] = _read(PlanRequest, file)
+        cases.requests[name] = _read_sql(file, dialect) if file.suffix == ".sql" else _read(PlanRequest, file)
     except CheckInputError as bad:
         cases.broken[name] = str(bad).splitlines()
         return
@@ -94,6 +98,17 @@ def _read_case(cases: Cases, case: Path, requests: list[Path]) -> None:
         cases.unapproved[name] = [f"{approved}: there is no approved plan yet; approve today's with --update"]
     except CheckInputError as bad:
         cases.unapproved[name] = [*str(bad).splitlines(), "approve today's plan with --update"]
+
+
+def _read_sql(file: Path, dialect: str) -> PlanRequest:
+    """The request that a query means, with the statistics beside it."""
+    stats = [file.with_name(name) for name in STATISTICS if file.with_name(name).exists()]
+    if len(stats) > 1:
+        raise CheckInputError(f"{file.parent}: has {' and '.join(path.name for path in stats)}; keep one")
+    try:
+        return meaning_of(read_sql(str(file)), str(file), str(stats[0]) if stats else None, dialect).request.to_plan()
+    except RefusedError as refused:
+        raise CheckInputError(str(refused)) from None
 
 
 def _read(model: type[M], file: Path) -> M:

@@ -1,4 +1,4 @@
-"""Requests and plans from files, as JSON or YAML."""
+"""Requests and plans from files, as JSON or YAML; requests as SQL too."""
 
 from __future__ import annotations
 
@@ -50,7 +50,12 @@ def validate(model: type[M], value: Any, name: str) -> M:
 def read_request(arguments: argparse.Namespace) -> PlanRequest:
     from models.request import PlanRequest
 
-    value = read_value(arguments.file)
+    if arguments.file.endswith(".sql"):
+        from app.commands.queries import read_meaning
+
+        value = read_meaning(arguments).request.model_dump(mode="json")
+    else:
+        value = read_value(arguments.file)
     if isinstance(value, dict) and value.get("format") is not None:
         # A plan stands on its own: its request can be planned again.
         value = {key: value[key] for key in ("query", "resources", "costs", "objective") if key in value}

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from app.commands import calibrate, check, diff, explain, export, frontier, openapi, plan, run, serve, stats
+from app.commands import calibrate, check, demo, diff, explain, export, frontier, openapi, plan, profile, replan, request, run, serve, stats
 from app.commands.terminal import BAD_INPUT, DONE, INTERRUPTED, RefusedError, fault, say
 
 __all__ = ["main"]
 
-COMMANDS = (plan, explain, frontier, diff, check, run, export, stats, calibrate, serve, openapi)
+COMMANDS = (plan, explain, frontier, request, profile, diff, replan, check, run, export, stats, calibrate, serve, openapi, demo)
 
 
 class _Parser(argparse.ArgumentParser):

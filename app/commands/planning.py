@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from app.commands.documents import read_request
+from app.commands.queries import add_sql_arguments
 from app.commands.terminal import say
 from models.method import Method
 
@@ -26,7 +27,10 @@ M = TypeVar("M", bound="BaseModel")
 
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of a command that plans."""
-    parser.add_argument("file", metavar="FILE", help="a request, or a plan to make again, as JSON or YAML; - is standard input")
+    parser.add_argument(
+        "file", metavar="FILE", help="a request, or a plan to make again, as JSON or YAML, or a SQL query (.sql); - is standard input"
+    )
+    add_sql_arguments(parser)
     parser.add_argument("--url", help="ask this server instead of planning here; its key, if it asks for one, is WATERSMEET_API_KEY")
     parser.add_argument("--method", help=f"overrides the request's options.method: {', '.join(Method)}")
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="overrides the request's options.time_limit")

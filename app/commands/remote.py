@@ -32,6 +32,8 @@ def ask(url: str, path: str, body: BaseModel, answer: type[M], seconds: float, h
     headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if hear else "application/json"}
     if key := os.environ.get("WATERSMEET_API_KEY", "").strip():
         headers["X-API-Key"] = key
+    if parent := os.environ.get("TRACEPARENT", "").strip():
+        headers["traceparent"] = parent  # whoever started us traces what it does
     request = urllib.request.Request(url.rstrip("/") + path, data=body.model_dump_json().encode(), headers=headers, method="POST")
     try:
         with urllib.request.urlopen(request, timeout=seconds) as response:

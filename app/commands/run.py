@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from typing import TYPE_CHECKING
 
+from app.commands.numbers import positive, share
 from app.commands.spark import add_install_argument, add_master_argument, add_plan_arguments, plan_and_bindings
 from app.commands.terminal import RefusedError
 
@@ -34,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run a plan that sheds load or does not fit its caps; with --adapt: shed when batches take too long",
     )
     parser.add_argument("--adapt", action="store_true", help="measure while it runs, and change to a better plan when there is one")
-    parser.add_argument("--every", type=_positive, metavar="SECONDS", help="with --adapt: how often to look (30)")
-    parser.add_argument("--error", type=_share, metavar="SHARE", help="with --adapt: how far a figure may be off before anything is looked at (0.05)")
-    parser.add_argument("--gain", type=_share, metavar="SHARE", help="with --adapt: what a change must bring (0.05)")
+    parser.add_argument("--every", type=positive, metavar="SECONDS", help="with --adapt: how often to look (30)")
+    parser.add_argument("--error", type=share, metavar="SHARE", help="with --adapt: how far a figure may be off before anything is looked at (0.05)")
+    parser.add_argument("--gain", type=share, metavar="SHARE", help="with --adapt: what a change must bring (0.05)")
     parser.add_argument("--url", help="with --adapt: ask this server instead of planning here; its key, if it asks for one, is WATERSMEET_API_KEY")
     add_master_argument(parser)
     add_install_argument(parser)
@@ -66,21 +66,3 @@ def _adaptation(arguments: argparse.Namespace) -> Adaptation | None:
         raise RefusedError(f"--url must start with http:// or https://, got {url!r}")
     every = given.pop("every", EVERY)
     return Adaptation(asking(url, Thresholds(**given), every), every)
-
-
-def _positive(text: str) -> float:
-    return _number(text, 0.0, "a number of seconds above 0")
-
-
-def _share(text: str) -> float:
-    return _number(text, -math.ulp(0.0), "a share of at least 0, such as 0.05")
-
-
-def _number(text: str, above: float, wanted: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not above < value < math.inf:
-        raise argparse.ArgumentTypeError(f"must be {wanted}, got {text!r}")
-    return value

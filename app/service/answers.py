@@ -14,11 +14,10 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NoReturn
 
 from cachetools import LRUCache
 
-from app.service.body import BodyError, decode_json
 from app.service.endpoints import Endpoint
 from app.service.pool import Answer, Tell
 
@@ -39,7 +38,18 @@ Key = bytes
 
 
 def _number(digits: str) -> float | str:
-    return float(digits) if len(digits) <= EXACT_DIGITS else digits
+    return float(digits) if len(digits) <= EXACT_DIGITS else f"\0{digits}"  # no text of a request has such a character
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is given twice")
+    return found
 
 
 def key_of(endpoint: Endpoint, body: bytes) -> Key | None:
@@ -47,9 +57,9 @@ def key_of(endpoint: Endpoint, body: bytes) -> Key | None:
     if len(body) > LARGEST_KEYED:
         return None
     try:
-        decode_json(body)
-        canonical = json.dumps(json.loads(body, parse_int=_number), sort_keys=True, separators=(",", ":"))
-    except (BodyError, ValueError, RecursionError):
+        value = json.loads(body.decode(), parse_int=_number, parse_constant=_refuse, object_pairs_hook=_object)
+        canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (ValueError, RecursionError):
         return None
     return hashlib.sha256(b"\n".join((VERSION, endpoint.path.encode(), canonical.encode()))).digest()
 

@@ -21,6 +21,7 @@ from models.jtree import JtreeAnswer, JtreeRequest
 from models.plan import Diff, DiffRequest, EstimateRequest, Frontier, Plan
 from models.replan import Replan, ReplanRequest
 from models.request import PlanRequest
+from models.sql import SqlMeaning, SqlRequest
 from models.window_join import WindowJoinAnswer, WindowJoinRequest
 
 __all__ = ["ENDPOINTS", "Endpoint"]
@@ -77,6 +78,7 @@ ENDPOINTS = (
         streams=True,
         so_far="solvers.so_far:frontier_so_far",
     ),
+    Endpoint("/v1/requests", "request_from_sql", SqlRequest, SqlMeaning, "solvers.from_sql:from_sql", "Say what a SQL query means as a request"),
     Endpoint("/v1/estimates", "estimate", EstimateRequest, Plan, "solvers.estimate:estimate", "Price a plan of your own"),
     Endpoint("/v1/diffs", "diff", DiffRequest, Diff, "solvers.diff:diff", "Compare two plans"),
     Endpoint(

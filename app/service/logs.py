@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 __all__ = ["set_up_logging"]
 
-_STANDARD = frozenset(vars(logging.makeLogRecord({})))
+_STANDARD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "color_message"})
 
 
 class _JsonFormatter(logging.Formatter):
@@ -20,9 +20,7 @@ class _JsonFormatter(logging.Formatter):
             "logger": record.name,
             "event": record.getMessage(),
         }
-        line.update(
-            (key, value) for key, value in vars(record).items() if key not in _STANDARD and key not in ("message", "asctime", "color_message")
-        )
+        line.update((key, value) for key, value in vars(record).items() if key not in _STANDARD)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
@@ -30,6 +28,9 @@ class _JsonFormatter(logging.Formatter):
 
 def set_up_logging() -> None:
     """Send every logger's records to standard error, replacing what was set up before."""
+    # A line names its logger and its event: neither the place in the code nor the thread, which take as long to find as the line to write.
+    logging._srcfile = None  # as logging's documentation has it
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter())
     root = logging.getLogger()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from app.service.answers import Answers
@@ -28,6 +29,7 @@ class _Collector(Collector):
     def collect(self) -> Iterator[Metric]:
         pool = self._pool
         waiting = pool.waiting + self._answers.sharing
+        yield InfoMetricFamily("watersmeet_build", "What runs.", {"version": version("watersmeet")})
         yield GaugeMetricFamily("watersmeet_queue_length", "Requests waiting for a worker, or for the solve of another request.", waiting)
         yield GaugeMetricFamily("watersmeet_kept_answers_bytes", "Bytes of answers kept for requests that come again.", self._answers.bytes_kept)
         yield GaugeMetricFamily("watersmeet_busy_workers", "Workers that are solving.", pool.busy)

@@ -7,13 +7,14 @@ Bodies are read by workers, not by FastAPI, so FastAPI does not see the request 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
+from app.files import EXAMPLES
+from app.service.body import decode_yaml
 from app.service.endpoints import ENDPOINTS, Endpoint
 from app.service.problems import PROBLEM_MEDIA_TYPE, TITLES
 from app.service.stream import EVENT_STREAM
@@ -22,7 +23,6 @@ from models.progress import Incumbent
 
 __all__ = ["SERVICE_PROBLEMS", "SOLVE_PROBLEMS", "describe", "description", "document", "request_body", "solve_responses"]
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "openapi" / "examples"
 REFERENCE = "#/components/schemas/{model}"
 
 INFO = """A plan server for n-way joins over windows of streams.
@@ -93,18 +93,21 @@ def description(endpoint: Endpoint) -> str:
 
 
 def request_body(endpoint: Endpoint) -> dict[str, Any]:
-    """The request body of an endpoint, with the examples that are its own."""
+    """The request body of an endpoint."""
     content: dict[str, Any] = {"schema": {"$ref": REFERENCE.format(model=endpoint.request.__name__)}}
-    examples = _examples() if endpoint.operation_id == "plan" else {}
-    if examples:
-        content["examples"] = examples
     # Without a key or with one: whether it is asked for is the service's setting.
     return {"requestBody": {"required": True, "content": {"application/json": content}}, "security": [{}, {"ApiKey": []}]}
 
 
-def _examples() -> dict[str, Any]:
-    """Every file of openapi/examples, by its name."""
-    return {file.stem: {"value": json.loads(file.read_text("utf-8"))} for file in sorted(EXAMPLES.glob("*.json"))}
+def _examples(endpoint: Endpoint) -> dict[str, Any]:
+    """By their names, the files of openapi/examples: plan requests and SQL queries in the folder itself, others in one of the operation's name."""
+    if endpoint.operation_id == "request_from_sql":
+        return {
+            file.stem: {"value": {"sql": file.read_text("utf-8"), "statistics": decode_yaml(file.with_suffix(".stats.yaml").read_bytes())}}
+            for file in sorted(EXAMPLES.glob("*.sql"))
+        }
+    folder = EXAMPLES if endpoint.operation_id == "plan" else EXAMPLES / endpoint.operation_id
+    return {file.stem: {"value": json.loads(file.read_text("utf-8"))} for file in sorted(folder.glob("*.json"))}
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -122,6 +125,9 @@ def describe(app: FastAPI) -> dict[str, Any]:
     models = [endpoint.request for endpoint in ENDPOINTS] + [endpoint.answer for endpoint in ENDPOINTS] + [Problem, Incumbent]
     _, schemas = models_json_schema([(model, "validation") for model in dict.fromkeys(models)], ref_template=REFERENCE)
     components = {**described["components"]["schemas"], **schemas["$defs"]}
+    for endpoint in ENDPOINTS:  # here, because FastAPI leaves out what is null, and a plan says null where there is nothing
+        if (examples := _examples(endpoint)) and endpoint.path in described["paths"]:
+            described["paths"][endpoint.path]["post"]["requestBody"]["content"]["application/json"]["examples"] = examples
     described["components"]["securitySchemes"] = {"ApiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}
     described["components"]["schemas"] = {name: _with_limits(components[name]) for name in sorted(components)}
     return described

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from starlette.responses import Response
@@ -34,6 +35,7 @@ HEADERS = {"Content-Type": EVENT_STREAM, "Cache-Control": "no-store", "X-Accel-B
 Failure = Callable[[BaseException], tuple[int, bytes]]
 
 
+@lru_cache(100)
 def wants_stream(accept: str) -> bool:
     """Whether a stream is preferred to JSON (RFC 9110 §12.5.1). JSON is what those get who do not say, or do not mind.
 

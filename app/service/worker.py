@@ -76,7 +76,7 @@ def respond(
         count = len(bad.errors)
         return Reply(422, problem(422, f"The request has {count} fault{'s' if count > 1 else ''}.", bad.errors))
     except WatersmeetError as bad:
-        return Reply(422, problem(422, bad.detail, [(bad.pointer, bad.detail)]))
+        return Reply(422, problem(422, bad.detail, bad.errors))
     except OverflowError:
         said = "the numbers of the request multiply or add up to more than a double can hold: lower them"
         return Reply(422, problem(422, said, [("", said)]))

@@ -107,7 +107,7 @@ class AdaptiveCaches(Generic[Name]):
         if not profiled or not all(name in measured and measured[name].ready for name in profiled):
             return False
         considered = {name: measured[name] for name in self._segments if name in measured and self._states[name] is not CacheState.UNUSED}
-        if self._basis and not self._has_moved(considered):
+        if self._basis and not self.has_moved(considered):
             for name in profiled:
                 self._states[name] = CacheState.USED if name in self._chosen else CacheState.UNUSED
             return False
@@ -119,7 +119,8 @@ class AdaptiveCaches(Generic[Name]):
             self._states[name] = CacheState.USED if name in chosen else CacheState.UNUSED
         return True
 
-    def _has_moved(self, measured: Mapping[Name, Measured]) -> bool:
+    def has_moved(self, measured: Mapping[Name, Measured]) -> bool:
+        """Whether some figure is off by more than p what it was at the last selection, or was not known then."""
         for name, now in measured.items():
             before = self._basis.get(name)
             if before is None or _moved(before.benefit, now.benefit, self._change) or _moved(before.cost, now.cost, self._change):

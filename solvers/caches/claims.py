@@ -3,7 +3,8 @@
 A search proves things of join trees without caches. A cache saves probes, so a plan with caches may need less CPU than any tree without,
 and may fit where no tree does. Three things hold for every plan, with caches or without:
 
-* it keeps every window, and makes every result: a hit in a cache makes its results too (`least_cpu`). That is a bound of the CPU;
+* it keeps every window, and makes every result: a hit in a cache makes its results too (`least_cpu`). That is a bound of the CPU; a better
+  one, for graphs with few connected sets, is that of `jtree.partials`, and for the smallest graphs `together` finds the best plan with caches itself;
 * a cache only adds to the memory of its tree, so the least memory of all plans is that of a tree;
 * caches answer runs of two probes or more by equal keys, so they exist only where a connected part has three streams and an equality; or, where
   tables are asked, they keep answers, and then no plan is better than the best one would be if all answers were known.
@@ -20,7 +21,6 @@ from dataclasses import replace
 from models.plan import Proof
 from models.request import CacheMode, Objective
 from solvers.caches.answers import as_if_known
-from solvers.caches.floor import least_cpu_of_all
 from solvers.common import words
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED, SUMMED
@@ -29,7 +29,7 @@ from solvers.jtree.search import Found, Problem
 from solvers.model.cost import CostModel
 from solvers.model.graph import JoinGraph
 
-__all__ = ["can_exist", "least_cpu", "with_caches_allowed"]
+__all__ = ["can_exist", "least_cpu", "least_of_all", "no_cache_pays", "with_caches_allowed"]
 
 LEAST_INPUTS = 3  # of a join with a cache: a cached run has two probes or more
 
@@ -60,6 +60,11 @@ def least_cpu(model: CostModel) -> float:
     return math.fsum([model.costs.join * model.rate(model.graph.all), *(keeping * rate for rate in model.graph.rates)]) / SUMMED
 
 
+def no_cache_pays(problem: Problem, tree: Found, least: float) -> bool:
+    """Whether the tree is as good by its CPU as any plan with caches could be; `least` is what all of them need."""
+    return problem.objective is Objective.MIN_CPU and problem.caps.admit(tree.best) and tree.best.cpu <= least * ROUNDED
+
+
 def _bound(problem: Problem, least: float, deadline: Deadline) -> float:
     """A bound of the objective for plans with caches; `least` is the CPU that every plan needs."""
     model, caps = problem.model, problem.caps
@@ -70,28 +75,32 @@ def _bound(problem: Problem, least: float, deadline: Deadline) -> float:
     return largest_factor(model, caps, least_cpu, deadline)
 
 
-def _least(problem: Problem, tree: Found, best: Found, deadline: Deadline) -> float:
+def least_of_all(problem: Problem, tree: Found, deadline: Deadline) -> float:
     """A lower bound of the CPU of all plans, worked out as far as it matters: under the objective, and where the cap on CPU decides."""
     least, caps = least_cpu(problem.model), problem.caps
-    fits = caps.admit(best.best)
+    fits = caps.admit(tree.best)
     enough = tree.best.cpu if fits else caps.cpu
-    if least * ROUNDED >= enough or math.isinf(enough) or (fits and problem.objective is not Objective.MIN_CPU):
+    if not can_exist(problem.model, problem.options.caches) or least * ROUNDED >= enough or math.isinf(enough):
         return least
-    found = least_cpu_of_all(problem.model, problem.attributes, enough * ROUNDED, deadline)
+    if problem.model.graph.tables or (fits and problem.objective is not Objective.MIN_CPU):
+        return least
+    from solvers.jtree.partials import least_cpu_of_all  # its compiled code takes a while to import
+
+    # Of a plan that does not fit, the bound is that of all plans, whatever their memory.
+    found = least_cpu_of_all(problem.model, problem.attributes, enough * ROUNDED, deadline, caps.memory_bytes if fits else math.inf)
     return least if found is None else max(least, found)
 
 
-def with_caches_allowed(problem: Problem, tree: Found, best: Found, value: float, deadline: Deadline) -> Found:
+def with_caches_allowed(problem: Problem, tree: Found, best: Found, value: float, least: float, deadline: Deadline) -> Found:
     """`best`, the plan that was chosen with or without caches, with what is proven of it; `tree` is what the search found and proved.
 
-    `value` is what `best` has by the objective, its caches counted.
+    `value` is what `best` has by the objective, its caches counted; `least` a lower bound of the CPU of all plans.
     """
     model, caps = problem.model, problem.caps
     if not can_exist(model, problem.options.caches):
         return best
     if model.graph.tables and not _runs_can_exist(model.graph):
         return _with_answers_allowed(problem, tree, best, value, deadline)
-    least = _least(problem, tree, best, deadline)
     bound = _bound(problem, least, deadline)
     fits = caps.admit(best.best)
     if not fits:

@@ -12,19 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from models.fingerprint import fingerprint
-from models.plan import EstimateRequest, Plan
-from models.request import PlanRequest
+from models.plan import Plan
 from solvers.caches.cached_plan import CachedPlan, cached_plan
 from solvers.caches.candidates import CacheCandidate, Pipelines, candidate
 from solvers.common.errors import ShapeError
 from solvers.common.tolerances import ROUNDED_DOWN
-from solvers.estimate import tree_of
+from solvers.jtree.given import tree_of
 from solvers.jtree.search import Problem
 from solvers.model.cost import PricedTree
-from solvers.planner import problem_of
 
-__all__ = ["Place", "cached_at", "places_of", "with_given_caches"]
+__all__ = ["Place", "cached_at", "places_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +52,15 @@ class Place:
         return tuple(found)
 
 
-def places_of(plan: Plan, names: Sequence[str]) -> tuple[Place, ...]:
-    """The places of a document's caches, its streams in the order of `names`. Raises ShapeError."""
-    if not plan.caches:
-        return ()
-    streams = {stream.name: stream for stream in plan.query.streams}
-    tables = {table.name: table for table in plan.query.tables}
-    listed = {
-        "streams": [streams[name] for name in names if name in streams],
-        "tables": [tables[name] for name in names if name in tables],
-    }
-    query = plan.query.model_copy(update=listed)
-    problem = problem_of(PlanRequest(query=query, costs=plan.costs))
+_Seen = dict[int, Pipelines]
+"""The joins of a priced tree by their positions, each looked at once for all of its caches."""
+
+
+def places_of(plan: Plan, problem: Problem) -> tuple[Place, ...]:
+    """The places of a document's caches; `problem` is the one that the document answers. Raises ShapeError."""
+    names = problem.model.graph.names
     priced = problem.model.price(tree_of(problem, plan.operators, plan.tables))
+    pipelines: _Seen = {}
     masks = {name: 1 << i for i, name in enumerate(names)}
     for operator in plan.operators:
         masks[operator.id] = sum(masks[name] for name in operator.inputs)
@@ -78,7 +71,7 @@ def places_of(plan: Plan, names: Sequence[str]) -> tuple[Place, ...]:
             place = Place(masks[cache.operator], masks[cache.input], cache.first, cache.last, kept, name=cache.id)
         except KeyError as missing:
             raise ShapeError(f"{cache.id} names {missing.args[0]!r}, which this plan does not have", "/caches") from None
-        entries = _candidate(problem, priced, place)[1].figures.entries
+        entries = _candidate(problem, priced, place, pipelines)[1].figures.entries
         share = cache.entries / entries if 0.0 < cache.entries < entries * ROUNDED_DOWN else 1.0
         found.append(replace(place, share=share))
     for one, other in combinations(found, 2):
@@ -90,43 +83,23 @@ def places_of(plan: Plan, names: Sequence[str]) -> tuple[Place, ...]:
 def cached_at(problem: Problem, priced: PricedTree, places: Sequence[Place]) -> CachedPlan:
     """The priced tree with caches in these places. Raises ShapeError."""
     uses = []
+    pipelines: _Seen = {}
     for place in places:
-        number, found = _candidate(problem, priced, place)
+        number, found = _candidate(problem, priced, place, pipelines)
         uses.append((number, found if place.share == 1.0 else found.with_share(problem.model, place.share)))
     return cached_plan(problem.model, problem.attributes, priced, uses)
 
 
-def _candidate(problem: Problem, priced: PricedTree, place: Place) -> tuple[int, CacheCandidate]:
+def _candidate(problem: Problem, priced: PricedTree, place: Place, pipelines: _Seen) -> tuple[int, CacheCandidate]:
     """The position of the place's join, and the cache that could stand there with all the memory it can use."""
     number = next((number for number, node in enumerate(priced.nodes) if node.mask == place.join), None)
     join = None if number is None else priced.joins[number]
     if number is None or join is None or place.arriving not in join.blocks or not 0 <= place.first <= place.last < len(join.blocks) - 1:
         raise ShapeError(f"{place.name} is on no pipeline of this plan", "/caches")
     k = join.blocks.index(place.arriving)
-    found = candidate(problem.model, problem.attributes, Pipelines.of(join), k, place.first, place.last, place.kept)
+    if number not in pipelines:
+        pipelines[number] = Pipelines.of(join)
+    found = candidate(problem.model, problem.attributes, pipelines[number], k, place.first, place.last, place.kept)
     if found is None:
         raise ShapeError(f"{place.name} can no longer be looked up by its key", "/caches")
     return number, found
-
-
-def with_given_caches(request: EstimateRequest, priced: Plan, given: Plan) -> Plan:
-    """`priced` (the estimate of the plan's operators) with the caches of `given`. Raises ShapeError."""
-    if not given.caches:
-        return priced
-    problem = problem_of(request)
-    names = problem.model.graph.names
-    cached = cached_at(problem, problem.model.price(tree_of(problem, request.operators, request.tables)), places_of(given, names))
-    caches, qualified = cached.caches(), problem.caps.admit(cached.point)
-    return priced.model_copy(
-        update={
-            "cost": priced.cost.model_copy(update={"cpu": cached.total.cpu, "memory_bytes": cached.total.memory_bytes}),
-            "caches": caches,
-            "qualified": qualified,
-            "fingerprint": fingerprint(names, priced.operators, caches, priced.tables),
-            "allocation": None if qualified else priced.allocation,
-            "shortfall": None if qualified else priced.shortfall,
-            # These two were computed without caches and do not hold with them.
-            "headroom": None,
-            "validity": [],
-        }
-    )

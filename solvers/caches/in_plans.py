@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from models.request import CacheMode, Objective
 from solvers.caches.answers import answer_candidates
 from solvers.caches.cached_plan import CachedPlan, cached_plan
-from solvers.caches.candidates import CacheCandidate, GroupKey, Pipelines, prefix_candidates, program_of
+from solvers.caches.candidates import CacheCandidate, Pipelines, prefix_candidates, program_of
 from solvers.caches.claims import can_exist, least_cpu
 from solvers.caches.global_caches import global_candidates
 from solvers.caches.joint_orders import joint_orders
@@ -37,32 +38,70 @@ from solvers.model.probe_order import Orders
 from solvers.model.sensitivity import headroom
 from solvers.model.tree import Tree, joins, leaf_mask
 
-__all__ = ["cached_frontier", "caches_in_plans"]
+if TYPE_CHECKING:
+    from solvers.caches.together import Together
+
+__all__ = ["Known", "cached_frontier", "caches_in_plans", "chosen_together"]
 
 MAX_TREES = 6  # of the frontier, by rising CPU, beside the one with the least memory
 MAX_UNBOUNDED_TREES = 2  # the same for objectives under which no tree can be ruled out beforehand
+TOGETHER_STREAMS = 6  # up to which trees, orders and caches are chosen together
 FRONTIER_STREAMS = 5  # up to which the whole frontier takes a millisecond or two
 MAX_PARTIAL = 24  # candidates that are also tried with a share of their memory
 MAX_NODES = 100  # of the exact selection: a tenth of a second; beyond, the best choice found
 WORTH = 1e-6  # a plan with caches has to be better by this share: less is not worth running caches for
 
 
-_KnownOrders = dict[tuple[int, ...], Orders | None]
+@dataclass(frozen=True, slots=True)
+class _Posed:
+    """What selecting the caches of one tree is about."""
+
+    priced: PricedTree
+    program: Program
+    """Of all multi-way joins together."""
+    owners: tuple[tuple[int, CacheCandidate], ...]
+    """The program's candidates, each with the position of its join."""
 
 
-def caches_in_plans(problem: Problem, found: Found, deadline: Deadline) -> CachedPlan | None:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was found out of a problem's trees: who asks several questions of one problem passes the same, and no tree is looked at twice."""
+
+    orders: dict[tuple[int, ...], Orders | None] = field(default_factory=dict)
+    """Per join, by its inputs: the probe orders that suit caches best."""
+    posed: dict[Tree, _Posed | None] = field(default_factory=dict)
+    choices: dict[Tree, tuple[int, ...]] = field(default_factory=dict)
+    """Per tree the candidates that save most."""
+
+
+def chosen_together(problem: Problem, deadline: Deadline) -> Together | None:
+    """The best plan of a small graph, trees, orders and caches chosen together; None where CPU is not the objective, or it takes too long."""
+    mode = problem.options.caches
+    if (
+        problem.model.graph.tables
+        or len(problem.model.graph) > TOGETHER_STREAMS
+        or problem.objective is not Objective.MIN_CPU
+        or not can_exist(problem.model, mode)
+    ):
+        return None
+    from solvers.caches.together import together  # its compiled code takes a while to import
+
+    return together(problem, mode is CacheMode.PREFIX, deadline)
+
+
+def caches_in_plans(problem: Problem, found: Found, deadline: Deadline, known: Known | None = None) -> CachedPlan | None:
     """The plan with caches that is better than every plan without; None where there is none."""
     mode = problem.options.caches
     if not can_exist(problem.model, mode) or deadline.expired() or not (wide := _wide_trees(problem, found, deadline)):
         return None
     best: tuple[tuple[float, ...], CachedPlan | None] = (_merit(problem, found.best, None), None)
-    known: _KnownOrders = {}
+    known = known or Known()
     for tree in wide:
         for variant in _variants(problem, tree):
             if deadline.expired() or _cannot_win(problem, tree, best[0]):
                 break
             ordered = variant if variant is not None else _for_caches(problem, tree, known, deadline, best[0])
-            plan = None if ordered is None else _best_caches(problem, ordered, deadline, best[0])
+            plan = None if ordered is None else _best_caches(problem, ordered, known, deadline, best[0])
             # Where nothing fits, who may probe how much is decided for plans without caches.
             if plan is not None and problem.caps.admit(plan.point):
                 merit = _merit(problem, plan.point, plan.total)
@@ -87,7 +126,7 @@ def cached_frontier(problem: Problem, found: Found, points: Sequence[Point], dea
     if not can_exist(problem.model, mode) or deadline.expired():
         return []
     trees = dict.fromkeys(point.tree for point in (*points, *_more_points(problem, found, deadline)))
-    known: _KnownOrders = {}
+    known = Known()
     by_cpu, nothing_to_beat = replace(problem, objective=Objective.MIN_CPU), (1.0,)
     plans: list[CachedPlan] = []
     for tree in trees:
@@ -97,7 +136,7 @@ def cached_frontier(problem: Problem, found: Found, points: Sequence[Point], dea
             if deadline.expired():
                 return plans
             ordered = variant if variant is not None else _for_caches(by_cpu, tree, known, deadline, nothing_to_beat)
-            plan = None if ordered is None else _best_caches(by_cpu, ordered, deadline, nothing_to_beat)
+            plan = None if ordered is None else _best_caches(by_cpu, ordered, known, deadline, nothing_to_beat)
             if plan is not None and problem.caps.admit(plan.point):
                 plans.append(plan)
     return plans
@@ -133,7 +172,7 @@ def _worth_more_trees(problem: Problem, found: Found) -> bool:
     return least_cpu(problem.model) < found.best.cpu * (1.0 - WORTH)
 
 
-def _for_caches(problem: Problem, tree: Tree, known: _KnownOrders, deadline: Deadline, to_beat: tuple[float, ...]) -> Tree | None:
+def _for_caches(problem: Problem, tree: Tree, known: Known, deadline: Deadline, to_beat: tuple[float, ...]) -> Tree | None:
     """The tree with the probe orders that suit caches best; None where it has them already."""
     made: dict[int, Tree] = {}
     priced = problem.model.price(tree)
@@ -141,11 +180,11 @@ def _for_caches(problem: Problem, tree: Tree, known: _KnownOrders, deadline: Dea
     for node, join in zip(priced.nodes, priced.joins, strict=True):
         inputs = [made.get(leaf_mask(child), child) for child in node.inputs]
         blocks = tuple(leaf_mask(child) for child in inputs)
-        if len(blocks) > 2 and blocks not in known:
+        if len(blocks) > 2 and blocks not in known.orders:
             probes = math.fsum(probe.cpu for pipeline in join.pipelines for probe in pipeline.probes)
             limit = to_beat[1] - (priced.cpu - probes) if by_cpu else math.inf
-            known[blocks] = joint_orders(problem.model, problem.attributes, blocks, deadline, limit)
-        made[node.mask] = make_join(inputs, known.get(blocks) or node.orders)
+            known.orders[blocks] = joint_orders(problem.model, problem.attributes, blocks, deadline, limit)
+        made[node.mask] = make_join(inputs, known.orders.get(blocks) or node.orders)
     other = made[leaf_mask(tree)]
     return other if other != tree else None
 
@@ -170,36 +209,46 @@ def _better(merit: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return False
 
 
-def _best_caches(problem: Problem, tree: Tree, deadline: Deadline, to_beat: tuple[float, ...]) -> CachedPlan | None:
+def _best_caches(problem: Problem, tree: Tree, known: Known, deadline: Deadline, to_beat: tuple[float, ...]) -> CachedPlan | None:
     """The tree with its best caches; None where none is worth it or it cannot beat what there is."""
+    if tree not in known.posed:
+        known.posed[tree] = _posed(problem, tree, deadline)
+    posed = known.posed[tree]
+    if posed is None:
+        return None
+    whole = posed.program
+    others = posed.priced.cpu - whole.cost_without_caches
+    if tree not in known.choices:
+        if problem.objective is Objective.MIN_CPU and to_beat[0] == 0.0:
+            free_updates = [c.proc for c in whole.candidates]
+            if others + math.fsum(cheapest_cover(whole, p, free_updates)[0] for p in range(len(whole.operator_costs))) >= to_beat[1]:
+                return None
+        known.choices[tree] = branch_and_bound(whole, deadline, MAX_NODES).choice
+    choice = known.choices[tree]
+    if problem.objective is Objective.MIN_MEMORY:
+        choice = _least_memory(whole, choice, problem.caps.cpu - others)
+    if not choice:
+        return None
+    return cached_plan(problem.model, problem.attributes, posed.priced, [posed.owners[i] for i in choice])
+
+
+def _posed(problem: Problem, tree: Tree, deadline: Deadline) -> _Posed | None:
+    """The selection of the tree's caches; None where no cache would save anything."""
     model, attributes = problem.model, problem.attributes
     priced = model.price(tree)
     generate = prefix_candidates if problem.options.caches is CacheMode.PREFIX else global_candidates
     free = problem.caps.memory_bytes - priced.memory_bytes
-    parts: list[tuple[int, Program, list[CacheCandidate], list[GroupKey]]] = []
+    programs: list[Program] = []
+    owners: list[tuple[int, CacheCandidate]] = []
     for number, join in enumerate(priced.joins):
         if join.asked if model.graph.tables else len(join.blocks) > 2:
             pipelines = Pipelines.of(join)
             made = answer_candidates(model, attributes, pipelines) if model.graph.tables else generate(model, attributes, pipelines, deadline)
             useful = _fitting(model, [c for c in made if c.figures.benefit > 0.0], free)
             if useful:
-                program, groups = program_of(pipelines, useful, free)
-                parts.append((number, program, useful, groups))
-    if not parts:
-        return None
-    whole = _together([program for _, program, _, _ in parts], free)
-    others = priced.cpu - whole.cost_without_caches
-    if problem.objective is Objective.MIN_CPU and to_beat[0] == 0.0:
-        free_updates = [c.proc for c in whole.candidates]
-        if others + math.fsum(cheapest_cover(whole, p, free_updates)[0] for p in range(len(whole.operator_costs))) >= to_beat[1]:
-            return None
-    choice = branch_and_bound(whole, deadline, MAX_NODES).choice
-    if problem.objective is Objective.MIN_MEMORY:
-        choice = _least_memory(whole, choice, problem.caps.cpu - others)
-    if not choice:
-        return None
-    owners = [(number, c) for number, _, useful, _ in parts for c in useful]
-    return cached_plan(model, attributes, priced, [owners[i] for i in choice])
+                programs.append(program_of(pipelines, useful, free)[0])
+                owners += [(number, c) for c in useful]
+    return _Posed(priced, _together(programs, free), tuple(owners)) if programs else None
 
 
 def _fitting(model: CostModel, candidates: list[CacheCandidate], free: float) -> list[CacheCandidate]:
@@ -218,10 +267,12 @@ def _fitting(model: CostModel, candidates: list[CacheCandidate], free: float) ->
 
 
 def _cannot_win(problem: Problem, tree: Tree, to_beat: tuple[float, ...]) -> bool:
-    """Whether the tree would not be better even if caches answered everything for nothing."""
-    if problem.objective is not Objective.MIN_CPU or to_beat[0] > 0.0 or problem.model.graph.tables:
+    """Whether the tree would not be better, or not be within the cap on CPU, even if caches answered everything for nothing."""
+    most = math.inf if to_beat[0] > 0.0 or problem.objective is not Objective.MIN_CPU else to_beat[1]
+    if problem.model.graph.tables or (math.isinf(most) and math.isinf(problem.caps.cpu)):
         return False
-    return _least_cpu(problem.model, problem.model.price(tree)) >= to_beat[1]
+    least = _least_cpu(problem.model, problem.model.price(tree))
+    return least >= most or least > problem.caps.cpu
 
 
 def _least_cpu(model: CostModel, priced: PricedTree) -> float:

@@ -4,14 +4,17 @@ WatersmeetError
 ├── RangeError         a product of windows and selectivities leaves the range of a double
 ├── BindError          an index of a table that no order of probes can bind
 ├── ShapeError         operators that do not form a join tree of the query
-└── MethodError        the method cannot answer this request, and says which would
+├── MethodError        the method cannot answer this request, and says which would
+└── SqlError           SQL that is no query we plan, or statistics that do not fit it: every fault, with its place
 
 WrongBoundError        a solver's own fault, never the request's: a bound that its value contradicts
 """
 
 from __future__ import annotations
 
-__all__ = ["BindError", "MethodError", "RangeError", "ShapeError", "WatersmeetError", "WrongBoundError"]
+from collections.abc import Sequence
+
+__all__ = ["BindError", "MethodError", "RangeError", "ShapeError", "SqlError", "WatersmeetError", "WrongBoundError"]
 
 
 class WatersmeetError(Exception):
@@ -21,6 +24,11 @@ class WatersmeetError(Exception):
         super().__init__(detail)
         self.detail = detail
         self.pointer = pointer
+
+    @property
+    def errors(self) -> list[tuple[str, str]]:
+        """Every fault, as (pointer, sentence)."""
+        return [(self.pointer, self.detail)]
 
 
 class RangeError(WatersmeetError):
@@ -37,6 +45,19 @@ class ShapeError(WatersmeetError):
 
 class MethodError(WatersmeetError):
     """The method does not apply."""
+
+
+class SqlError(WatersmeetError):
+    """Faults of a SQL query, each with its place in the text, and of the statistics given with it."""
+
+    def __init__(self, errors: Sequence[tuple[str, str]]) -> None:
+        pointer, detail = errors[0]
+        super().__init__(detail if len(errors) == 1 else f"The query has {len(errors)} faults.", pointer)
+        self._errors = list(errors)
+
+    @property
+    def errors(self) -> list[tuple[str, str]]:
+        return self._errors
 
 
 class WrongBoundError(Exception):

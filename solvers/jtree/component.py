@@ -15,12 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from solvers.common.deadline import Deadline, Progress
+from solvers.common.tolerances import ROUNDED
 from solvers.jtree.compiled.binary_tree import binary_splits, members_as_rows
 from solvers.jtree.compiled.bounds import bounds_of
-from solvers.jtree.compiled.compiling import Ints
+from solvers.jtree.compiled.compiling import Floats, Ints
 from solvers.jtree.compiled.cost import Prices, stream_floors, weights_of
 from solvers.jtree.compiled.orders import DENSE_INPUTS, follow, mjoin_excess, scratch_for, wide_mjoin_excess
-from solvers.jtree.compiled.questions import FRONTIER, LEAST_BYTES, LEAST_CPU, Limits, Stairs, as_seeds
+from solvers.jtree.compiled.questions import FRONTIER, LEAST_LOAD, Limits, Stairs, as_seeds
 from solvers.jtree.compiled.seeds import ONE_DESCENT, ONE_PLAN, Seeds, seeds
 from solvers.jtree.compiled.sets import Sets, find
 from solvers.jtree.compiled.staircases import at_once, staircases
@@ -38,8 +39,8 @@ DEAR_FIRST = np.empty(0, np.int64)
 AT_LEAST = 2  # trees of an answer that are made whatever the time: the least CPU and the least memory
 EXPANSIONS = 60  # plans whose neighbours are tried as seeds
 BEAMS, WORTH = (20, 100), 250  # sets of each size to search first, where there are this many times as many sets in all
-QUICK_STREAMS, QUICK_SETS = 12, 1_000  # up to which the search ends in milliseconds
-TINY_SETS = 128  # up to which the search takes less time than one descent for seeds, and under a cap less than any seed
+QUICK_STREAMS, QUICK_SETS = 16, 1_000  # up to which the search ends in milliseconds
+TINY_SETS = 160  # up to which the search takes less time than one descent for seeds
 QUICK_ROOM, ROOM = 1 << 10, 1 << 22  # points of all staircases: pages that are never written cost nothing
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
 
@@ -55,9 +56,12 @@ class Answer(NamedTuple):
     entries: Ints
 
 
-def _answer(start: Seeds, stairs: Stairs) -> Answer:
+def _answer(start: Seeds, stairs: Stairs, limits: Limits) -> Answer:
     """What was found; of a search that ended early with nothing within the limits, its seeds."""
     rows = stairs.rows if stairs.rows.size or not stairs.status else -2 - np.arange(len(start.members))
+    if limits.goal == LEAST_LOAD and not stairs.status and rows.size > 1:
+        load = np.maximum((stairs.e + limits.pays) / limits.cpu, (stairs.m + limits.pays_bytes) / limits.bytes)
+        rows = rows[load <= load.min() * ROUNDED]  # prices decide among these; the others need not be priced
     return Answer(not stairs.status, rows, start.members, stairs.point_rows, stairs.point_sets, stairs.entries)
 
 
@@ -143,13 +147,13 @@ class Component:
         total = sets.mask.size
         stop = np.zeros(2, np.int64)
         if self.quick:
-            start = self._seeds(limits, stop)
+            start = self._seeds(stop)
             self._tell(start, progress)
-            return _answer(start, at_once(sets, prices, start, limits, stop, QUICK_ROOM))
+            return _answer(start, at_once(sets, prices, start, limits, stop, QUICK_ROOM), limits)
         # Of a whole frontier the second beam takes as long as it saves: its plans are many.
         beams = [beam for beam in (BEAMS[:1] if limits.goal == FRONTIER else BEAMS) if beam * WORTH < total]
         with deadline.watched(lambda: stop.put(0, 1), lambda: progress.doing(f"proving: {stop[1]} of {total} connected sets")):
-            start = self._seeds(limits, stop)
+            start = self._seeds(stop)
             self._tell(start, progress)
             bounds = bounds_of(sets, prices, stop)
             for beam in beams:
@@ -158,7 +162,14 @@ class Component:
                     start = as_seeds(sets, start, stairs)
                     self._tell(start, progress)
             stairs = staircases(sets, prices, bounds, start, limits, stop, ROOM)
-        return _answer(start, stairs)
+        return _answer(start, stairs, limits)
+
+    def least_with_partials(self, partial: Floats, limits: Limits, stop: Ints) -> float:
+        """The least excess of any plan whose partial results count for so much; infinity where none is within the limits."""
+        sets = self.sets._replace(partial=partial)
+        start = seeds(sets, self.prices, self._binary, ONE_PLAN, stop)
+        stairs = at_once(sets, self.prices, start, limits, stop, QUICK_ROOM)
+        return 0.0 if stairs.status else min(stairs.e.tolist(), default=math.inf)
 
     @cached_property
     def _binary(self) -> Ints:
@@ -167,14 +178,11 @@ class Component:
         splits = binary_splits(sets, self.prices.weights, SEED_PAIRS)
         return members_as_rows(splits, sets) if splits.size else np.array([(1 << sets.n) - 1], np.int64)
 
-    def _seeds(self, limits: Limits, stop: Ints) -> Seeds:
+    def _seeds(self, stop: Ints) -> Seeds:
         """Plans to start from, as many as they are worth and time allows."""
         sets = self.sets
-        tiny = sets.n <= QUICK_STREAMS and sets.mask.size <= TINY_SETS
-        if tiny and ((limits.goal == LEAST_CPU and limits.cap_m < math.inf) or (limits.goal == LEAST_BYTES and limits.cap_e < math.inf)):
-            none = np.empty(0)
-            return Seeds(none, none, np.empty(0, np.int64), np.empty((0, sets.n), np.int64))
-        return seeds(sets, self.prices, self._binary, EXPANSIONS if sets.n > QUICK_STREAMS else ONE_PLAN if tiny else ONE_DESCENT, stop)
+        tries = EXPANSIONS if not self.quick else ONE_PLAN if sets.mask.size <= TINY_SETS else ONE_DESCENT
+        return seeds(sets, self.prices, self._binary, tries, stop)
 
     def _tell(self, start: Seeds, progress: Progress) -> None:
         """Tell whoever listens of the plans at both ends of what there is."""

@@ -6,6 +6,7 @@ which then only loads what is cached.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
@@ -18,8 +19,10 @@ from solvers.jtree.compiled.binary_tree import best_binary_tree
 from solvers.jtree.compiled.linearised import linearised
 from solvers.jtree.compiled.orders import best_mjoin_orders
 from solvers.jtree.exact import exact, frontier_search
+from solvers.jtree.partials import JoinCosts, least_cpu_of_all
 from solvers.jtree.registry import module_of
 from solvers.jtree.search import Problem
+from solvers.model.attributes import Attributes
 from solvers.model.cost import CostModel
 from solvers.model.graph import Edge, JoinGraph
 from solvers.model.point import Caps
@@ -48,6 +51,12 @@ def _graph(pairs: Sequence[tuple[int, int]]) -> JoinGraph:
     )
 
 
+def _attributes(graph: JoinGraph) -> Attributes:
+    """One attribute a stream, which every predicate compares: its values come often enough for partial results to count for less."""
+    sides = tuple(((edge.left, "k"), (edge.right, "k"), True) for edge in graph.edges)
+    return Attributes(graph, sides, {(i, "k"): 5.0 for i in range(len(graph))})
+
+
 LIBRARIES = (
     "ortools.graph.python.max_flow",
     "ortools.linear_solver.pywraplp",
@@ -72,6 +81,13 @@ def warm(large: bool = True) -> None:
         model = CostModel(_graph(list(pairwise(range(n)))), Costs())
         frontier_search(Problem(model), Deadline.after(ENOUGH))
         exact(Problem(model, Caps(1.0, 1e6), Objective.MAX_HEADROOM), Deadline.after(ENOUGH))
+        if n <= SMALL:
+            attributes = _attributes(model.graph)
+            least_cpu_of_all(model, attributes, math.inf, Deadline.after(ENOUGH))
+            costs = JoinCosts(model, attributes)
+            costs.excess([0b1, 0b10, 0b1100], with_caches=True)
+            costs.kept(0b11)
+            costs.orders([0b1, 0b10, 0b1100])
         if large:
             best_mjoin_orders(model, model.graph.all)
             best_binary_tree(model, model.graph.all)

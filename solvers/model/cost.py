@@ -192,7 +192,7 @@ class CostModel:
         """Σ_{i∈S} 1/T_i: rate(S) per live tuple of S."""
         value = self._per_second.get(mask)
         if value is None:
-            value = self._per_second[mask] = total(1.0 / self.graph.window_seconds[i] for i in bits(mask))
+            value = self._per_second[mask] = total([1.0 / self.graph.window_seconds[i] for i in bits(mask)])
         return value
 
     def rate(self, mask: int) -> float:
@@ -212,7 +212,7 @@ class CostModel:
         """Bytes of one tuple of S."""
         value = self._bytes.get(mask)
         if value is None:
-            value = self._bytes[mask] = total(self.graph.tuple_bytes[i] for i in bits(mask))
+            value = self._bytes[mask] = total([self.graph.tuple_bytes[i] for i in bits(mask)])
         return value
 
     def state_bytes(self, mask: int) -> float:
@@ -262,7 +262,8 @@ class CostModel:
         terms: list[Term] = []
         pipelines = []
         for k, order in enumerate(orders):
-            visited, arriving, per_second = blocks[k], self._rate(sizes, blocks[k]), self.per_second(blocks[k])
+            own = visited = blocks[k]
+            arriving, per_second = self._rate(sizes, own), self.per_second(own)
             probes = []
             for target in order:
                 block = blocks[target]
@@ -279,12 +280,15 @@ class CostModel:
                 if made not in sizes:
                     sizes[made] = graph.grown(sizes[visited], made, sizes[block], predicates)
                 produced = sizes[made] * per_second
-                probing = costs.probe if index is None else index.cpu
-                step = [Term(times(probing, arriving), visited, blocks[k]), Term(times(costs.join, produced), made, blocks[k])]
+                probing, joining = times(costs.probe if index is None else index.cpu, arriving), times(costs.join, produced)
+                terms.append(Term(probing, visited, own))
+                terms.append(Term(joining, made, own))
+                cpu = probing + joining  # of two terms this is `total`
                 if not hashed:
-                    step.append(Term(scanning(costs, hashed, arriving, sizes[block]), visited, blocks[k], block))
-                terms += step
-                probes.append(PricedProbe(target, hashed, arriving, produced, total([term.value for term in step]), predicates, index is not None))
+                    scanned = scanning(costs, hashed, arriving, sizes[block])
+                    terms.append(Term(scanned, visited, own, block))
+                    cpu = total((probing, joining, scanned))
+                probes.append(PricedProbe(target, hashed, arriving, produced, cpu, predicates, index is not None))
                 visited, arriving = made, produced
             pipelines.append(PricedPipeline(tuple(probes)))
         states = []

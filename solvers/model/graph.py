@@ -11,9 +11,9 @@ overflows (to infinity), never an intermediate; a result below the range becomes
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from models.request import Comparison, Query
@@ -25,20 +25,25 @@ if TYPE_CHECKING:
 
 __all__ = ["SMALL", "Edge", "JoinGraph", "Offer", "bits", "freshness_of", "join_graph", "product"]
 
+MODERATE = 900  # binary digits by which all factors together may differ from 1; a double has 1022
 LOOKED_THROUGH = 100  # observed sets up to which a loop is faster than numpy
+REMEMBERED = 1 << 14  # sets whose members are remembered, of all graphs together: a few megabytes
 SMALL = 24  # streams up to which a set's size and predicates are found from the set itself and remembered: few enough sets are ever asked for
 
 
-def bits(mask: int) -> Iterator[int]:
+@lru_cache(REMEMBERED)
+def bits(mask: int) -> tuple[int, ...]:
     """The positions of the set bits, lowest first.
 
-    >>> list(bits(0b1010))
-    [1, 3]
+    >>> bits(0b1010)
+    (1, 3)
     """
+    found = []
     while mask:
         low = mask & -mask
-        yield low.bit_length() - 1
+        found.append(low.bit_length() - 1)
         mask ^= low
+    return tuple(found)
 
 
 def product(factors: Iterable[float]) -> float:
@@ -280,13 +285,20 @@ class JoinGraph:
         size = self._sizes.get(mask)
         if size is None:
             taken, left_over = self.factors(mask)
-            size = product(
-                [self.window_tuples[i] for i in bits(mask)]
-                + [selectivity for _, selectivity in taken]
-                + [self.edges[p].selectivity for p in left_over]
-            )
-            self._sizes[mask] = size
+            windows, edges = self.window_tuples, self.edges
+            factors = [windows[i] for i in bits(mask)]
+            if taken:
+                factors += [selectivity for _, selectivity in taken]
+            factors += [edges[p].selectivity for p in left_over]
+            size = self._sizes[mask] = math.prod(factors) if self._moderate else product(factors)
         return size
+
+    @cached_property
+    def _moderate(self) -> bool:
+        """Whether no product of windows and selectivities, however few or many, leaves the range of a double: then they are multiplied as they are,
+        and the result is that of `product` to the last bit, because powers of two do not round."""
+        factors = (*self.window_tuples, *(edge.selectivity for edge in self.edges), *(selectivity for _, selectivity in self.observed))
+        return all(factors) and sum(abs(math.frexp(factor)[1]) + 1 for factor in factors) < MODERATE
 
     def grown(self, size: float, union: int, other_size: float, between: Iterable[int]) -> float:
         """The size of a union, from the sizes of its two parts and the predicates between them: constant time, however many streams they have.

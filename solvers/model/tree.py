@@ -7,7 +7,7 @@ This is the form that is priced and returned. Where a tree has another form for 
 | sets of inputs by set of streams (`Shape`): no orders, easily changed | searches that walk from plan to plan | `jtree.search.tree_of_joins` |
 | rows and points (`Stairs`), members (`Seeds`) | compiled exact search | `jtree.component.Component` |
 | entries (`Solution`), halves of sets or of intervals | compiled regions, binary trees, linear orders | a `Shape` |
-| operators of a plan | the wire | `estimate.tree_of`; there by `plan.builder.operators_of` |
+| operators of a plan | the wire | `jtree.given.tree_of`; there by `plan.builder.operators_of` |
 """
 
 from __future__ import annotations

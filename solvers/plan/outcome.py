@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.caches.cached_plan import CachedPlan
-from solvers.caches.claims import with_caches_allowed
+from solvers.caches.claims import least_of_all, with_caches_allowed
+from solvers.caches.in_plans import chosen_together
 from solvers.common.deadline import Deadline
+from solvers.common.tolerances import ROUNDED
 from solvers.jtree.choice import objective_value
 from solvers.jtree.search import Found, Problem, structure_key
 from solvers.model.point import Point
@@ -34,6 +36,8 @@ class Outcome:
     relief: Relief | None = None
     """Where nothing fits: what is offered."""
     termination: Termination = Termination.COMPLETE
+    least: float | None = None
+    """A lower bound of the CPU of all plans, caches allowed; None where it is not worked out yet."""
     brief: bool = False
     """Whether to leave out what takes long, with a warning that says so."""
 
@@ -68,7 +72,12 @@ def allocated(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome
 def proven(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome:
     """What is proven of the plan, now that caches may be used as well."""
     value = value_of(problem, outcome.found.best, outcome.cached)
-    return replace(outcome, found=with_caches_allowed(problem, outcome.tree, outcome.found, value, deadline))
+    least = outcome.least
+    if least is None:
+        least = least_of_all(problem, outcome.tree, deadline)
+        if outcome.tree.best.cpu > least * ROUNDED and (joint := chosen_together(problem, deadline)) is not None:
+            least = max(least, joint.least_cpu)
+    return replace(outcome, found=with_caches_allowed(problem, outcome.tree, outcome.found, value, least, deadline))
 
 
 def value_of(problem: Problem, point: Point, cached: CachedPlan | None) -> float:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from models.plan import Termination
 from solvers.caches.given import cached_at
-from solvers.caches.in_plans import caches_in_plans
+from solvers.caches.in_plans import Known, caches_in_plans
 from solvers.common.deadline import Deadline
 from solvers.jtree.choice import choose
 from solvers.jtree.search import Problem
@@ -50,12 +50,13 @@ def attempts(question: Question, deadline: Deadline) -> Iterator[Attempt]:
     now, way = question.now, question.way
     shape = replace(now, shape_given=True)
     shedding = way.shares is not None
+    known = Known()
     best_orders = reordered(now, way.tree, (), deadline)
     if shedding:
-        yield _attempt(shape, allocated(shape, _with_caches(question, best_orders, deadline), deadline))
+        yield _attempt(shape, allocated(shape, _with_caches(question, best_orders, known, deadline), deadline))
     else:
-        yield from _of_the_same_tree(question, best_orders, deadline)
-    found = best(now, deadline)
+        yield from _of_the_same_tree(question, best_orders, known, deadline)
+    found = best(now, deadline, known)
     if not shedding and not question.running.fits:
         if now.caps.admit(found.found.best):
             yield from _roomy(question, found)
@@ -68,7 +69,7 @@ def _attempt(problem: Problem, outcome: Outcome) -> Attempt:
     return Attempt(way_of_outcome(problem, outcome), outcome)
 
 
-def _of_the_same_tree(question: Question, best_orders: Tree, deadline: Deadline) -> Iterator[Attempt]:
+def _of_the_same_tree(question: Question, best_orders: Tree, known: Known, deadline: Deadline) -> Iterator[Attempt]:
     """Other orders, then other caches."""
     now, way = question.now, question.way
     with_caches = {place.join for place in way.places}
@@ -78,7 +79,7 @@ def _of_the_same_tree(question: Question, best_orders: Tree, deadline: Deadline)
     if caches.dropped:
         yield replace(_in_places(now, Way(way.tree, caches.kept)), drops=True)
     if caches.select:
-        yield _attempt(now, _with_caches(question, best_orders, deadline))
+        yield _attempt(now, _with_caches(question, best_orders, known, deadline))
 
 
 def _in_places(problem: Problem, way: Way) -> Attempt:
@@ -88,12 +89,12 @@ def _in_places(problem: Problem, way: Way) -> Attempt:
     return Attempt(way, of_shape(point, cached))
 
 
-def _with_caches(question: Question, best_orders: Tree, deadline: Deadline) -> Outcome:
+def _with_caches(question: Question, best_orders: Tree, known: Known, deadline: Deadline) -> Outcome:
     """The running tree with the best caches that it can have, in its own orders or in the best ones."""
     now = replace(question.now, shape_given=True)
     points = tuple(dict.fromkeys(point_of(now.model, tree) for tree in (best_orders, question.way.tree)))
     found = replace(of_shape(points[0]).tree, points=points)
-    return chosen(found, caches_in_plans(now, found, deadline), Termination.COMPLETE)
+    return chosen(found, caches_in_plans(now, found, deadline, known), Termination.COMPLETE)
 
 
 def _roomy(question: Question, found: Outcome) -> Iterator[Attempt]:

@@ -3,14 +3,15 @@
 Problem: `caches.adaptive` follows a join while it runs, and a replan keeps nothing between calls. Method: it is told of two moments, that of the
 statistics which the running plan was made for, at which its caches were chosen, and now. So its rules apply as in the paper: a used cache whose
 net benefit has turned negative is dropped at once (under eased statistics too, so that noise drops none); caches are selected anew only if
-the benefit or cost of a candidate has moved by a fifth. The paper estimates both while the join runs; here they are the cost model's, from the rates,
-selectivities and distinct values that were measured. Caches that share entries share what keeping these costs by what each saves.
+the benefit or cost of a candidate has moved by a fifth, those in use looked at first. The paper estimates both while the join runs; here they are
+the cost model's, from the rates, selectivities and distinct values that were measured. Caches that share entries share what keeping these
+costs by what each saves.
 Guarantee: that of the rules. Complexity: linear in the candidates of the running orders.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from models.request import CacheMode
@@ -45,41 +46,59 @@ def reconsidered(question: Question) -> Reconsidered:
     places, mode = question.way.places, question.now.options.caches
     if mode is CacheMode.OFF or not any(len(join.blocks) > 2 for join in question.running.tree.joins):
         return Reconsidered((), places, False) if mode is CacheMode.OFF else Reconsidered(places, (), False)
-    used = {_of_place(place) for place in places}
-    before, now, eased = (_figures(priced, mode) for priced in (price(question.before, question.way), question.running, question.running_eased))
-    states = AdaptiveCaches({name: Segment(name[:2], name[2], name[3]) for name in sorted(before.keys() & now.keys())}, lambda _: used)
-    states.reoptimize(before)
-    dropped = {name for name in states.observe(now) if eased[name].net < 0.0} | (used - now.keys())
-    states.begin_profiling()
-    select = states.reoptimize(now)
+    before = price(question.before, question.way)
+    was, now, eased = (_used(priced, mode) for priced in (before, question.running, question.running_eased))
+    states = _as_chosen(was)
+    dropped = {name for name in states.observe(now) if eased[name].net < 0.0} | ({_of_place(place) for place in places} - now.keys())
     return Reconsidered(
         tuple(place for place in places if _of_place(place) not in dropped),
         tuple(place for place in places if _of_place(place) in dropped),
-        select,
+        states.has_moved(now) or _another_moved(before, question.running, mode),
     )
+
+
+def _another_moved(before: Priced, now: Priced, mode: CacheMode) -> bool:
+    """Whether a figure of a cache that is not in use has moved so far. Only asked where none of a used one has: there may be many."""
+    was, is_now = ({**_possible(priced, mode), **_used(priced, mode)} for priced in (before, now))
+    known = sorted(was.keys() & is_now.keys())
+    states = _as_chosen({name: was[name] for name in known}, _used(before, mode))
+    states.begin_profiling()
+    return states.reoptimize({name: is_now[name] for name in known})
+
+
+def _as_chosen(measured: Mapping[_Name, Measured], used: Collection[_Name] | None = None) -> AdaptiveCaches[_Name]:
+    """The states as the last selection left them: `used`, or all of them, in use."""
+    chosen = measured.keys() if used is None else used
+    states = AdaptiveCaches({name: Segment(name[:2], name[2], name[3]) for name in sorted(measured)}, lambda _: chosen)
+    states.reoptimize(measured)
+    return states
 
 
 def _of_place(place: Place) -> _Name:
     return place.join, place.arriving, place.first, place.last, place.kept
 
 
-def _figures(priced: Priced, mode: CacheMode) -> dict[_Name, Measured]:
-    """Benefit and cost of every cache that the running orders allow, those in use with what they hold."""
+def _possible(priced: Priced, mode: CacheMode) -> dict[_Name, Measured]:
+    """Benefit and cost of every cache that the running orders allow."""
     generate = prefix_candidates if mode is CacheMode.PREFIX else global_candidates
     model, attributes = priced.problem.model, priced.problem.attributes
+    return {
+        _name(priced, number, c): Measured(c.figures.benefit, c.figures.update)
+        for number, join in enumerate(priced.tree.joins)
+        if len(join.blocks) > 2 and not model.graph.tables
+        for c in generate(model, attributes, Pipelines.of(join))
+    }
 
-    def name(number: int, c: CacheCandidate) -> _Name:
-        return priced.tree.nodes[number].mask, priced.tree.joins[number].blocks[c.pipeline], c.first, c.last, c.kept
 
-    found = {}
-    for number, join in enumerate(priced.tree.joins):
-        for c in generate(model, attributes, Pipelines.of(join)) if len(join.blocks) > 2 and not model.graph.tables else ():
-            found[name(number, c)] = Measured(c.figures.benefit, c.figures.update)
+def _used(priced: Priced, mode: CacheMode) -> dict[_Name, Measured]:
+    """Benefit and cost of the caches in use that the request allows, with what they hold."""
     chosen = priced.cached.chosen if priced.cached else ()
-    for use in chosen:
-        if mode is not CacheMode.PREFIX or use.candidate.is_prefix:
-            found[name(use.join, use.candidate)] = Measured(use.candidate.figures.benefit, _cost(use, chosen))
-    return found
+    allowed = [use for use in chosen if mode is not CacheMode.PREFIX or use.candidate.is_prefix]
+    return {_name(priced, use.join, use.candidate): Measured(use.candidate.figures.benefit, _cost(use, chosen)) for use in allowed}
+
+
+def _name(priced: Priced, number: int, c: CacheCandidate) -> _Name:
+    return priced.tree.nodes[number].mask, priced.tree.joins[number].blocks[c.pipeline], c.first, c.last, c.kept
 
 
 def _cost(use: Chosen, chosen: Iterable[Chosen]) -> float:

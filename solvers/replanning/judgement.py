@@ -70,13 +70,14 @@ class Judged:
 
 def judge(question: Question, way: Way, deadline: Deadline, drops: bool = False) -> Judged:
     """Whether to change to this way. `drops`: it is what runs, less caches that cost more than they save."""
-    now, eased = price(question.now, way), price(question.eased, _for_eased(question, way, deadline))
+    now = price(question.now, way)
     kind, work = kind_of(question.running, now), building(now, question.running.kept)
+    if kind is ChangeKind.NONE:
+        return Judged(Verdict.SAME, kind, 0.0, 0.0, now, work, roomy(now, question.thresholds.error))
+    eased = price(question.eased, _for_eased(question, way, deadline))
     gains = gain(question.running, now), gain(question.running_eased, eased)
     room = roomy(now, question.thresholds.error)
-    if kind is ChangeKind.NONE:
-        verdict = Verdict.SAME
-    elif now.shared or question.running.shared:
+    if now.shared or question.running.shared:
         verdict = _by_results(question, now, eased, gains, work)
     elif not question.running.fits:
         clearly = not question.running_eased.fits or question.running.over(question.thresholds.error)

@@ -76,7 +76,7 @@ def question(asked: ReplanRequest) -> Question:
     with pointing("/request"):
         now = problem_of(request)
         now.model.check_range()
-        way = way_of_plan(now, plan)
+        way = way_of_plan(now, plan, before)
         priced = price(now, way)
         factor = calibration(priced, asked.measured, error)
         eased = scaled(problem_of(request.model_copy(update={"query": drift.eased(error)})), factor)

@@ -16,7 +16,8 @@ from solvers.allocation.adaptation import Load
 from solvers.allocation.in_plans import Shared, given_shares
 from solvers.caches.cached_plan import CachedPlan
 from solvers.caches.given import Place, cached_at, places_of
-from solvers.estimate import tree_of
+from solvers.estimate import answered_by
+from solvers.jtree.given import tree_of
 from solvers.jtree.search import Problem
 from solvers.model.cost import CostModel, PricedTree
 from solvers.model.graph import JoinGraph
@@ -130,8 +131,8 @@ def price(problem: Problem, way: Way) -> Priced:
     return Priced(problem, way, tree, cached, shared)
 
 
-def way_of_plan(problem: Problem, plan: Plan) -> Way:
-    """The way that a plan document describes, in the terms of a problem of the same streams."""
+def way_of_plan(problem: Problem, plan: Plan, before: Problem) -> Way:
+    """The way that a plan document describes, in the terms of a problem of the same streams. `before`: what the plan was made for."""
     names = problem.model.graph.names
     masks = {name: 1 << i for i, name in enumerate(names)}
     hashed = {}
@@ -141,7 +142,8 @@ def way_of_plan(problem: Problem, plan: Plan) -> Way:
         for pipeline in operator.pipelines if len(blocks) == 2 else ():
             for probe in pipeline.probes:
                 hashed[blocks[pipeline.input], blocks[probe.target]] = probe.algorithm is Algorithm.HASH
-    return Way(tree_of(problem, plan.operators, plan.tables), places_of(plan, names), _shares(plan.allocation, names), hashed)
+    places = places_of(plan, before if plan.made_for is None else answered_by(plan, names)) if plan.caches else ()
+    return Way(tree_of(problem, plan.operators, plan.tables), places, _shares(plan.allocation, names), hashed)
 
 
 def way_of_outcome(problem: Problem, outcome: Outcome) -> Way:

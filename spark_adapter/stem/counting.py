@@ -7,8 +7,8 @@ every worker.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from spark_adapter.stem.program import Program
@@ -24,15 +24,39 @@ class Counts:
     rows_out: int = 0
     pairs: float = 0.0
     """Of an arriving row and a row of the target, within their windows."""
-    matched: int = 0
+    looked: float = 0.0
+    """Those of the pairs that were looked at: where a cache answers the step, some stand for the others."""
+    matched: float = 0.0
     """Those of the pairs that satisfied the predicates."""
+    variance: float = 0.0
+    """Of `matched`, by chance: as much as itself where all pairs were looked at, else more."""
     cpu: float = 0.0
     shed: int = 0
+    indexed: int = 0
+    """Rows that indexes were made of, copies included: it is work, as `cpu` is."""
     sampled: bool = False
-    """Whether pairs and matches are those of some rows only, because a cache answers this step."""
+    """Whether pairs and matches follow from some rows only, because a cache answers this step."""
+
+    def met(self, pairs: float, matched: int, each: float = 1.0) -> None:
+        """Pairs and matches of rows that stand for `each` as many."""
+        self.looked += pairs
+        self.pairs += each * pairs
+        self.matched += each * matched
+        self.variance += each * each * matched
 
     def noted(self) -> list[Any]:
-        return [self.rows_in, self.rows_out, self.pairs, self.matched, self.cpu, self.shed, int(self.sampled)]
+        """As numbers, in the order of the fields."""
+        return [getattr(self, name) for name in _FIGURES] + [int(self.sampled)]
+
+    def add(self, noted: Sequence[Any]) -> None:
+        """What was noted of the same step in another cell or batch."""
+        *figures, sampled = noted
+        for name, value in zip(_FIGURES, figures, strict=True):
+            setattr(self, name, getattr(self, name) + value)
+        self.sampled |= bool(sampled)
+
+
+_FIGURES = tuple(each.name for each in fields(Counts) if each.name != "sampled")
 
 
 @dataclass(slots=True)

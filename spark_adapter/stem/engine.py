@@ -18,6 +18,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -32,6 +33,9 @@ from spark_adapter.sources import attributes, result_columns
 from spark_adapter.stem.program import Program, program_of
 from spark_adapter.stem.shares import Grid
 from spark_adapter.stem.worker import CHANGED, NOW, OUTPUT, PACKETS, CellProcessor, Packer, Unpacker
+
+if TYPE_CHECKING:
+    from spark_adapter.rescaling import Cells
 
 __all__ = ["OBSERVED", "parallelism", "programmed", "settings", "stem"]
 
@@ -82,19 +86,21 @@ def programmed(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame],
 
 
 def stem(
-    program: Program, plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], grid: Grid, keys: tuple[int, ...], control: str
+    program: Program, plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], cells: Cells, control: str | None, agreement: str = ""
 ) -> DataFrame:
-    """The results of the plan as one streaming DataFrame; `keys` are the grouping keys of the grid's cells, `control` is the folder of the
-    control stream."""
+    """The results of the plan as one streaming DataFrame. `control` is the folder of the control stream, where plans may change while it runs;
+    `agreement` is what the states must be of, where no manifest beside the checkpoint says it."""
+    grid, keys = cells.grid, cells.keys
     fields = {name: _row(frame).fields for name, frame in streams.items()}
     wanted = attributes(plan.query)
-    packets = _told(next(iter(streams.values())).sparkSession, control, keys)
+    packets = _told(next(iter(streams.values())).sparkSession, control, keys) if control is not None else None
     # Spark knows a checkpoint's sources by their order, so that must not depend on the plan.
     for name in sorted(streams):
         frame, columns = _coordinated(streams[name], name, wanted[name], grid, program.listening)
         packed = frame.mapInArrow(Packer(name, grid, keys, columns), PACKETS)
-        packets = packets.unionByName(packed)
-    worked = packets.groupBy("cell").transformWithStateInPandas(CellProcessor(program, grid, keys), OUTPUT, "Append", "EventTime")
+        packets = packed if packets is None else packets.unionByName(packed)
+    assert packets is not None
+    worked = packets.groupBy("cell").transformWithStateInPandas(CellProcessor(program, grid, keys, agreement), OUTPUT, "Append", "EventTime")
     noted = worked.observe(OBSERVED, F.collect_list("note").alias("notes"))
     schema = T.StructType(
         [

@@ -4,11 +4,12 @@ The problem: a plan that runs measures steps, a planner asks for predicates. Wha
 
 - Rates are rows per second of event time, by each stream's own clock.
 - The selectivity of a step is its matches over the pairs that were within their windows, which does not depend on rates, on how full the
-  windows were, or on the length of batches. Steps between the same two sets of streams are added up, whatever plans they belonged to. With
+  windows were, or on the length of batches. Steps between the same two sets of streams are added up, whatever plans they belonged to; where
+  a cache answers the step, a few rows are sent through it to see, and count as many times as rows arrived for each of them. With
   σ of one stream 1, a step from A to B says σ(A ∪ B) = σ(A)·σ(B)·selectivity: that is what `observed` takes; where several steps make the
   same set, each counts by the pairs it saw.
-- A predicate that some step checks alone has that step's selectivity (`counted`, or `sampled` where a cache answers the step and only a few
-  rows were sent through it to see).
+- A predicate that some step checks alone has that step's selectivity (`counted`, or `sampled` where a cache answers all such steps); of several
+  steps each counts by the pairs that were looked at, so that what is known by few rows does not blur what is known by many.
 - Others are checked together only: cyclic graphs, several predicates between two streams, kept subresults. Their logarithms are the
   solution of the least squares, over the steps that check them, of log selectivity = Σ log s_p, a step weighed by the square root of its
   matches; where that leaves a choice, the one nearest to what the plan was made with (`fitted`). So if two predicates are only ever seen
@@ -29,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from models.request import Query
+from spark_adapter.stem.skew import Frequent
 
 __all__ = ["Period", "estimates", "longest_window", "recent"]
 
@@ -63,10 +65,38 @@ class _Met:
 
     pairs: float = 0.0
     matched: float = 0.0
+    looked: float = 0.0
+    """Those of the pairs that were looked at; they stand for all."""
+    variance: float = 0.0
+    """Of `matched`, by chance."""
+    counted: bool = False
+    """Whether all pairs of some step were looked at."""
+
+    def add(self, other: _Met) -> None:
+        self.pairs += other.pairs
+        self.matched += other.matched
+        self.looked += other.looked
+        self.variance += other.variance
+        self.counted |= other.counted
+
+    @property
+    def _share(self) -> float:
+        """Of the pairs that were looked at; where some were and others stand for many, by how sure the matches are."""
+        return self.matched / self.variance if self.variance > 0.0 else self.looked / self.pairs
+
+    @property
+    def seen(self) -> float:
+        """As many matches, all looked at, would say as much."""
+        return self.matched * self._share
+
+    @property
+    def as_looked(self) -> _Met:
+        """As many pairs, all looked at, as would say as much."""
+        return _Met(self.pairs * self._share, self.seen, self.pairs * self._share, self.seen, self.counted)
 
     @property
     def selectivity(self) -> float:
-        return min(1.0, max(self.matched, NO_MATCH) / self.pairs)
+        return min(1.0, max(self.matched / self.pairs, NO_MATCH / self.looked))
 
 
 @dataclass(slots=True)
@@ -74,14 +104,15 @@ class Period:
     """What was counted in one batch, or in several."""
 
     streams: dict[str, _Arrived] = field(default_factory=dict)
-    counted: dict[Pair, _Met] = field(default_factory=dict)
-    sampled: dict[Pair, _Met] = field(default_factory=dict)
+    met: dict[Pair, _Met] = field(default_factory=dict)
     results: int = 0
     cpu: float = 0.0
     plan: int | None = None
     """The number of the plan that made the results; None where it was one and then another, or something was being built for the next."""
+    frequent: Frequent = field(default_factory=Frequent)
+    """The most frequent values of attributes."""
     held: Mapping[str, Any] = field(default_factory=dict)
-    """As it is at the end: states, caches, distinct values and skew."""
+    """As it is at the end: states, caches and distinct values."""
 
     @classmethod
     def of(cls, line: Mapping[str, Any]) -> Period:
@@ -93,10 +124,10 @@ class Period:
         for step in line["steps"]:
             if step["pairs"] > 0:
                 place = frozenset(step["arriving"]), frozenset(step["joined"])
-                met = (period.sampled if step["sampled"] else period.counted).setdefault(place, _Met())
-                met.pairs += step["pairs"]
-                met.matched += step["matched"]
-        period.held = {name: line.get(name, {}) for name in ("states", "caches", "distinct", "skew")}
+                met = _Met(step["pairs"], step["matched"], step["looked"], step["variance"], not step["sampled"])
+                period.met.setdefault(place, _Met()).add(met)
+        period.held = {name: line.get(name, {}) for name in ("states", "caches", "distinct")}
+        period.frequent = Frequent(line.get("frequent"))
         return period
 
     @property
@@ -108,11 +139,9 @@ class Period:
         self.plan = later.plan if later.plan == self.plan or not self.streams else None
         for name, seen in later.streams.items():
             self.streams.setdefault(name, _Arrived()).add(seen)
-        for mine, theirs in ((self.counted, later.counted), (self.sampled, later.sampled)):
-            for place, met in theirs.items():
-                known = mine.setdefault(place, _Met())
-                known.pairs += met.pairs
-                known.matched += met.matched
+        for place, met in later.met.items():
+            self.met.setdefault(place, _Met()).add(met)
+        self.frequent.add_all(later.frequent)
         self.results += later.results
         self.cpu += later.cpu
         self.held = later.held or self.held
@@ -152,8 +181,8 @@ def estimates(query: Query, periods: Sequence[Period]) -> dict[str, Any]:
     `how` says where each selectivity comes from, `counts` how many rows or matches a figure is made of.
     """
     whole = _together(periods)
-    met = whole.sampled | whole.counted
-    selectivities, how, matches = _predicates(query, whole, met)
+    met = whole.met
+    selectivities, how, matches = _predicates(query, met)
     seconds = _seconds(whole)
     widths = {stream.name: stream.tuple_bytes for stream in query.streams}
     measured_widths = {name: seen.bytes / seen.kept for name, seen in sorted(whole.streams.items()) if seen.kept and seen.bytes}
@@ -162,7 +191,7 @@ def estimates(query: Query, periods: Sequence[Period]) -> dict[str, Any]:
         "rates": _rates(query, whole, seconds),
         "tuple_bytes": {f"{name}.tuple_bytes": width for name, width in measured_widths.items()},
         "distinct": dict(whole.held.get("distinct") or {}),
-        "skew": dict(whole.held.get("skew") or {}),
+        "skew": whole.frequent.shares({name: seen.rows for name, seen in whole.streams.items()}),
         "selectivities": {f"predicates[{p}].selectivity": selectivities[p] for p in sorted(selectivities)},
         "how": {f"predicates[{p}].selectivity": how[p] for p in sorted(how)},
         "counts": {f"{name}.rate": seen.rows for name, seen in sorted(whole.streams.items())}
@@ -218,28 +247,22 @@ def _between(query: Query, left: Names, right: Names) -> list[int]:
     return found
 
 
-def _predicates(query: Query, whole: Period, met: Mapping[Pair, _Met]) -> tuple[dict[int, float], dict[int, str], dict[int, float]]:
+def _predicates(query: Query, met: Mapping[Pair, _Met]) -> tuple[dict[int, float], dict[int, str], dict[int, float]]:
     """Per predicate its selectivity, how that was found, and how many matches it is known by."""
     checked = {place: _between(query, *place) for place in met}
-    found: dict[int, float] = {}
-    how: dict[int, str] = {}
-    matches: dict[int, float] = {}
-    for said, source in (("counted", whole.counted), ("sampled", whole.sampled)):
-        alone: dict[int, _Met] = {}
-        for place, seen in source.items():
-            if len(checked[place]) == 1 and checked[place][0] not in found:
-                pooled = alone.setdefault(checked[place][0], _Met())
-                pooled.pairs += seen.pairs
-                pooled.matched += seen.matched
-        found |= {p: seen.selectivity for p, seen in alone.items()}
-        how |= dict.fromkeys(alone, said)
-        matches |= {p: seen.matched for p, seen in alone.items()}
+    alone: dict[int, _Met] = {}
+    for place, seen in met.items():
+        if len(checked[place]) == 1:
+            alone.setdefault(checked[place][0], _Met()).add(seen.as_looked)
+    found = {p: seen.selectivity for p, seen in alone.items()}
+    how = {p: "counted" if seen.counted else "sampled" for p, seen in alone.items()}
+    matches = {p: seen.seen for p, seen in alone.items()}
     together = [(checked[place], seen) for place, seen in met.items() if len(checked[place]) > 1]
     unknown = sorted({p for predicates, _ in together for p in predicates if p not in found})
     if unknown:
         found |= _fitted(query, together, found, unknown)
         how |= dict.fromkeys(unknown, "fitted")
-        matches |= {p: math.fsum(seen.matched for predicates, seen in together if p in predicates) for p in unknown}
+        matches |= {p: math.fsum(seen.seen for predicates, seen in together if p in predicates) for p in unknown}
     return found, how, matches
 
 
@@ -253,7 +276,7 @@ def _fitted(query: Query, together: Sequence[tuple[Sequence[int], _Met]], known:
             if p in column:
                 row[column[p]] = 1.0
         rest = math.log(seen.selectivity) - math.fsum(math.log(known[p]) for p in predicates if p in known)
-        weight = math.sqrt(max(seen.matched, NO_MATCH))
+        weight = math.sqrt(max(seen.seen, NO_MATCH))
         rows.append(weight * row)
         sides.append(weight * (rest - float(row @ before)))
     # Of all solutions the one with the least length: here the length of the step away from what was known before.
@@ -271,8 +294,8 @@ def _observed(query: Query, met: Mapping[Pair, _Met]) -> list[dict[str, Any]]:
             if len(left | right) == size and left in sigma and right in sigma:
                 seen = met[left, right]
                 product = sigma[left][0] * sigma[right][0] * seen.selectivity
-                matches = min(sigma[left][1], sigma[right][1], seen.matched)
-                made.setdefault(left | right, []).append((product, seen.pairs, matches))
+                matches = min(sigma[left][1], sigma[right][1], seen.seen)
+                made.setdefault(left | right, []).append((product, seen.as_looked.pairs, matches))
         for names, ways in made.items():
             if len(names) == size:
                 pairs = math.fsum(weight for _, weight, _ in ways)

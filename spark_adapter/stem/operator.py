@@ -183,14 +183,14 @@ class _Batch:
             frame = arrivals.get(stream.name)
             if frame is None or not frame.height:
                 continue
-            kept = frame.filter(pl.col("ts") >= self.watermark)
+            times = frame["ts"].to_numpy()
+            kept = frame if int(times.min()) >= self.watermark else frame.filter(pl.col("ts") >= self.watermark)
             if kept.height:
-                first, last = kept["ts"].min(), kept["ts"].max()
-                assert isinstance(first, int) and isinstance(last, int)
+                first, last = int(kept["ts"].min()), int(times.max())
                 self.notes.latest[stream.name] = max(last, self.notes.latest.get(stream.name, last))
             let_in = chosen(kept, self.ways.in_force.admitted, salt=0)
             if self.grid.home(self.cell, (stream.name,)):
-                late = frame.filter(pl.col("ts") < self.all_reached).height
+                late = int((times < self.all_reached).sum())
                 outrun = frame.height - kept.height - late
                 seen[stream.name] = {"rows": kept.height, "late": late, "idle_late": outrun, "shed": kept.height - let_in.height}
                 if kept.height:
@@ -201,11 +201,11 @@ class _Batch:
         punctual = self.windows.numbered(punctual)
         for stream in self.program.streams:
             if stream.name in punctual:
-                frame = punctual[stream.name]
-                frame = frame.with_columns(mx=pl.col("ts"), hi=pl.lit(FOREVER) if stream.rows is not None else pl.col("ts") + stream.window)
+                dies = pl.lit(FOREVER) if stream.rows is not None else pl.col("ts") + stream.window
+                frame = punctual[stream.name].select(pl.all().exclude("ts"), mx=pl.col("ts"), hi=dies)
                 if stream.name in seen:
-                    seen[stream.name]["bytes"] = frame.drop("ts").estimated_size()
-                self.state.add(stream.name, self.windows.with_deaths(frame.drop("ts"), new=True))
+                    seen[stream.name]["bytes"] = frame.estimated_size()
+                self.state.add(stream.name, self.windows.with_deaths(frame, new=True))
                 self.state.close(stream.name)
         return seen
 
@@ -281,53 +281,66 @@ class _Batch:
             admitted = self._admitted(partial, step, counts)
             if met:
                 started = time.process_time()
-                counts.pairs += pairs_within(admitted, parts, self.windows.counted) * self.grid.meeting(step.arriving, members)
+                counts.met(pairs_within(admitted, parts, self.windows.counted) * self.grid.meeting(step.arriving, members), 0)
                 counts.cpu += time.process_time() - started
             for found in _timed(counts, joined(self.windows, [admitted], parts, step, effort=effort)):
                 if met:
                     counts.rows_out += found.height
-                    counts.matched += found.height
+                    counts.met(0.0, found.height)
                 yield found
+        counts.indexed = effort.indexed
 
     def _through_cache(self, join: Join, k: int, route: Route, segment: Segment, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         step = route.steps[segment.first]
         counts = self.tally.at(join.name, route.name, segment.first)
         visible = [self.state.visible(join, k, making.target) for making in segment.steps]
-        profiled = False
+        profile: list[tuple[Counts, float, int, float]] = []
+        arrived = first = 0
         met = self.grid.home(self.cell, (*step.arriving, *(name for making in segment.steps for name in making.target.split("+"))))
         for partial in frames:
             admitted = self._admitted(partial, step, counts)
             if not admitted.height:
                 continue
-            if not profiled:
-                self._profile(join, k, route, segment, admitted)
-                profiled = True
+            if not arrived:
+                first = admitted.height
+                profile = self._profile(join, k, route, segment, admitted)
+            arrived += admitted.height
             for found in _timed(counts, self.caches.answer(segment, admitted, visible)):
                 if met:
                     counts.rows_out += found.height
                 yield found
+        for profiled, pairs, matched, each in profile:
+            profiled.met(pairs, matched, each * arrived / first)
 
-    def _profile(self, join: Join, k: int, route: Route, segment: Segment, arrived: pl.DataFrame) -> None:
-        """Send a few rows through the steps that a cache answers, and count what these would make (paper 1, App. A).
+    def _profile(self, join: Join, k: int, route: Route, segment: Segment, arrived: pl.DataFrame) -> list[tuple[Counts, float, int, float]]:
+        """Send a few rows through the steps that a cache answers, and see what these would make (paper 1, App. A).
 
-        Chosen by their hash, at each step anew, so that a replay counts the same; what they find is thrown away.
+        Chosen by their hash, at each step anew, so that a replay counts the same; what they find is thrown away. Per step: where it counts, pairs
+        and matches, and how many of the rows that arrived each of those that were sent stands for, so that a batch, a cell or a plan with
+        few rows does not weigh as much as one with many.
         """
+        found: list[tuple[Counts, float, int, float]] = []
+        each = 1.0
         frame: pl.DataFrame | None = arrived
         for i in range(segment.first, segment.last + 1):
             if frame is None:
-                return
+                break
             step = route.steps[i]
             counts = self.tally.at(join.name, route.name, i)
             counts.sampled = True
             few = chosen(frame, PROFILED / frame.height, step.salt ^ 1)
+            if not few.height:
+                break
+            each *= frame.height / few.height
             members = step.target.split("+")
             parts = self.state.visible(join, k, step.target)
             started = time.process_time()
             frame = stacked(joined(self.windows, [few], parts, step))
             if self.grid.home(self.cell, (*step.arriving, *members)):
-                counts.pairs += pairs_within(few, parts, self.windows.counted) * self.grid.meeting(step.arriving, members)
-                counts.matched += 0 if frame is None else frame.height
+                pairs = pairs_within(few, parts, self.windows.counted) * self.grid.meeting(step.arriving, members)
+                found.append((counts, pairs, 0 if frame is None else frame.height, each))
             counts.cpu += time.process_time() - started
+        return found
 
 
 def _timed(counts: Counts, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:

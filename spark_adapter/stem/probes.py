@@ -2,10 +2,9 @@
 
 The problem: all pairs of a partial row and a row of the module that satisfy the step's predicates and all windows, without reading what
 cannot be among them, and without ever holding more than a bounded block of pairs. The method: a part whose time bounds no partial row can
-reach is passed over; the others answer by their index where the step has an equality. An index is made once for the life of a part, in 20
-ns a row, while a hash join that scans the part takes 7 ns a row in each batch; so it pays from the third batch on, and a part of ten
-million rows is probed in a millisecond. Without an equality, and where a plan asks for a nested loop over few pairs, pairs are compared one
-by one.
+reach is passed over; the others answer where the step has an equality by their index, which is made once for the life of a part, or are
+scanned, where the partial rows outnumber them (see `index`). Without an equality, and where a plan asks for a nested loop over few pairs,
+pairs are compared one by one.
 
 The guarantee: exactly those pairs. Candidates are taken in blocks of at most BLOCK, so a key that a fifth of all rows have costs time in
 proportion to the pairs with that key and parts within reach, and memory for one block.
@@ -16,12 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
 import polars as pl
 
-from spark_adapter.stem.index import asked
+from spark_adapter.stem.index import Index, Numbers, entries_of, scan_is_cheaper
 from spark_adapter.stem.program import Comparison, Step
 from spark_adapter.stem.state import Part
 from spark_adapter.stem.windows import Windows
@@ -46,6 +44,8 @@ class Effort:
     pairs: float = 0.0
     """Candidates that were looked at; those of a nested loop count for less."""
     rows_out: int = 0
+    indexed: int = 0
+    """Rows that indexes were made of."""
 
     @property
     def work(self) -> float:
@@ -84,7 +84,7 @@ def _partners(windows: Windows, left: pl.DataFrame, parts: Sequence[Part], step:
         effort.pairs += left.height * held / SCANNED_PER_FOUND
         yield from _by_loop(windows, left, reached, condition)
     else:
-        yield from _by_index(windows, left, reached, step, condition, effort)
+        yield from _by_key(windows, left, reached, step, condition, effort)
 
 
 def _reached(left: pl.DataFrame, parts: Sequence[Part]) -> list[Part]:
@@ -95,19 +95,18 @@ def _reached(left: pl.DataFrame, parts: Sequence[Part]) -> list[Part]:
     return [part for part in parts if part.rows and first <= part.bounds.hi[1] and part.bounds.mx[0] <= last]
 
 
-def _by_index(windows: Windows, left: pl.DataFrame, parts: Sequence[Part], step: Step, condition: pl.Expr, effort: Effort) -> Iterator[pl.DataFrame]:
+def _by_key(windows: Windows, left: pl.DataFrame, parts: Sequence[Part], step: Step, condition: pl.Expr, effort: Effort) -> Iterator[pl.DataFrame]:
     # A column counts once in a key; a second comparison of it is checked with the rest.
     keys: dict[str, str] = {}
     for comparison in step.equal:
         if comparison.left not in keys and comparison.right not in keys.values():
             keys[comparison.left] = comparison.right
-    wanted = asked(left, list(keys))
-    columns = tuple(keys.values())
-    rows: list[np.ndarray[Any, Any]] = []
+    asking = _Asking(left, list(keys), tuple(keys.values()))
+    rows: list[Numbers] = []
     partners: list[pl.DataFrame] = []
     held = 0
     for part in parts:
-        for mine, theirs in part.index(columns).pairs(wanted, BLOCK):
+        for mine, theirs in asking.pairs(part, effort):
             found = part.frame[pl.Series(theirs)]
             partners.append(found if part.new else windows.with_deaths(found))
             rows.append(mine)
@@ -118,6 +117,27 @@ def _by_index(windows: Windows, left: pl.DataFrame, parts: Sequence[Part], step:
                 rows, partners, held = [], [], 0
     if held:
         yield from _checked(windows, left[pl.Series(np.concatenate(rows))], _stacked(partners), condition)
+
+
+class _Asking:
+    """Partial rows that look for rows with their keys."""
+
+    def __init__(self, rows: pl.DataFrame, own: Sequence[str], theirs: tuple[str, ...]) -> None:
+        self._columns = theirs
+        self._entries = entries_of(rows, own)
+        self._index: Index | None = None
+
+    def pairs(self, part: Part, effort: Effort) -> Iterator[tuple[Numbers, Numbers]]:
+        """Positions of partial rows and of rows of the part, by the way that is cheaper."""
+        indexed = part.has_index(self._columns)
+        if not scan_is_cheaper(len(self._entries), part.rows, indexed, not part.new):
+            effort.indexed += 0 if indexed else part.rows
+            yield from part.index(self._columns).pairs(self._entries, BLOCK)
+            return
+        if self._index is None:
+            self._index = Index.of(self._entries)
+        for theirs, mine in self._index.pairs(entries_of(part.frame, self._columns, in_order=False), BLOCK):
+            yield mine, theirs
 
 
 def _stacked(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

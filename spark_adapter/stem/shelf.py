@@ -17,9 +17,10 @@ import io
 import mmap
 import shutil
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
@@ -107,9 +108,13 @@ class Shelf:
     def bytes_of(self, name: str) -> bytes:
         return (self.folder / name).read_bytes()
 
-    def index(self, name: str, columns: Sequence[str], rows: pl.DataFrame) -> Index:
+    def has_index(self, name: str, columns: tuple[str, ...]) -> bool:
+        place = f"{name}.{_named(columns)}"
+        return place in self._open.indexes or (self.folder / place).exists()
+
+    def index(self, name: str, columns: tuple[str, ...], rows: pl.DataFrame) -> Index:
         """The index of a piece by these columns: mapped where it was made before, else made and written beside the piece."""
-        place = f"{name}.{hashlib.sha256(chr(0).join(columns).encode()).hexdigest()[:16]}"
+        place = f"{name}.{_named(columns)}"
         found = self._open.indexes.get(place)
         if found is None:
             found = _mapped_index(self.folder / place)
@@ -164,6 +169,12 @@ class Shelf:
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
+
+
+@cache
+def _named(columns: tuple[str, ...]) -> str:
+    """What the index by these columns is called: column names may hold anything."""
+    return hashlib.sha256(chr(0).join(columns).encode()).hexdigest()[:16]
 
 
 def _age(file: Path, now: float) -> float:

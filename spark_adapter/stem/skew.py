@@ -1,8 +1,8 @@
 """How often the most frequent value of an attribute occurs: a cell cannot be smaller than that value's rows.
 
-Every cell says of each batch which value most of its rows have, by a hash, and how many. Added up over cells and batches, a value that is
-frequent throughout stands out; of those that were ahead by chance each adds up to little. At most KEPT values are remembered per attribute,
-the most frequent ones.
+Every cell says of each batch which value most of its rows have, by a hash, and how many. Added up over cells and the batches of the last
+windows, a value that is frequent throughout stands out; of those that were ahead by chance each adds up to little. At most KEPT values are
+remembered per attribute, the most frequent ones.
 """
 
 from __future__ import annotations
@@ -23,32 +23,56 @@ Count = tuple[int, int]
 
 
 def most_frequent(rows: pl.DataFrame, attributes: Sequence[str]) -> dict[str, Count]:
-    """Per attribute the value that most rows have; of several the least."""
+    """Per attribute the value that most rows have, of several the first that came; nulls are no values."""
+    import numpy as np
+
     from spark_adapter.stem.hashes import xxhash64
+    from spark_adapter.stem.index import POSITION, entries_of
 
     every = max(1, -(-rows.height // SAMPLED))
+    sample = rows[list(attributes)] if every == 1 else rows[list(attributes)].gather_every(every)
     found = {}
     for attribute in attributes:
-        counts = rows[attribute].gather_every(every).value_counts(name="rows")
-        most = counts["rows"].max()
-        first = counts.filter(counts["rows"] == most)[attribute].sort()[:1]
-        assert isinstance(most, int)
-        found[attribute] = (int(xxhash64(first)[0]), most * every)
+        entries = entries_of(sample, [attribute])
+        if len(entries):
+            # Equal values have equal hashes and so stand together, in the order in which they came.
+            hashes = entries >> np.uint64(32)
+            starts = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))
+            lengths = np.diff(starts, append=len(entries))
+            most = int(lengths.max())
+            first = int((entries[starts[lengths == most]] & POSITION).min())
+            found[attribute] = (int(xxhash64(sample[attribute][first : first + 1])[0]), most * every)
     return found
 
 
 class Frequent:
-    """The most frequent values of all attributes so far."""
+    """The most frequent values of all attributes, of some batches."""
 
-    def __init__(self) -> None:
+    def __init__(self, said: Mapping[str, Sequence[Count]] | None = None) -> None:
+        """With what another has said of itself."""
         self._counts: dict[str, dict[int, int]] = {}
+        for attribute, counts in (said or {}).items():
+            self._add(attribute, counts)
 
-    def add(self, seen: Mapping[str, Sequence[int]]) -> None:
-        for attribute, (value, rows) in seen.items():
-            counts = self._counts.setdefault(attribute, {})
+    def add(self, most: Mapping[str, Count]) -> None:
+        """What a cell says of a batch."""
+        for attribute, count in most.items():
+            self._add(attribute, [count])
+
+    def add_all(self, other: Frequent) -> None:
+        for attribute, counts in other._counts.items():
+            self._add(attribute, list(counts.items()))
+
+    def _add(self, attribute: str, added: Sequence[Count]) -> None:
+        counts = self._counts.setdefault(attribute, {})
+        for value, rows in added:
             counts[value] = counts.get(value, 0) + rows
-            if len(counts) > 2 * KEPT:
-                self._counts[attribute] = dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:KEPT])
+        if len(counts) > 2 * KEPT:
+            self._counts[attribute] = dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:KEPT])
+
+    def said(self) -> dict[str, list[Count]]:
+        """In a form that can be written down."""
+        return {attribute: sorted(counts.items()) for attribute, counts in sorted(self._counts.items())}
 
     def shares(self, rows: Mapping[str, int]) -> dict[str, float]:
         """Per attribute the share of its most frequent value; `rows` is how many each stream had."""

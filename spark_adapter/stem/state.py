@@ -147,6 +147,10 @@ class Part:
         if mapped is not None:
             self._frame, self.shelved = mapped, True
 
+    def has_index(self, columns: tuple[str, ...]) -> bool:
+        """Whether `index` has nothing to make."""
+        return columns in self._indexes or (self.shelved and self._state.store.shelf.has_index(self.name, columns))
+
     def index(self, columns: tuple[str, ...]) -> Index:
         """By these columns; made once for rows on the shelf, in memory for those that are not."""
         found = self._indexes.get(columns)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from models.request import Query
+from spark_adapter.stem.counting import Counts
 from spark_adapter.stem.estimates import Period, estimates, longest_window, recent
 from spark_adapter.stem.sketch import distinct, merged
 from spark_adapter.stem.skew import Frequent
@@ -57,40 +58,21 @@ Place = tuple[str, str, int, str, tuple[str, ...], tuple[str, ...]]
 """Of a step: operator, input, number, target, and the streams that arrive at it and that it joins."""
 
 
-@dataclass(slots=True)
-class _Step:
-    rows_in: int = 0
-    rows_out: int = 0
-    pairs: float = 0.0
-    matched: int = 0
-    cpu: float = 0.0
-    shed: int = 0
-    sampled: int = 0
-
-    def add(self, counts: Sequence[Any]) -> None:
-        rows_in, rows_out, pairs, matched, cpu, shed, sampled = counts
-        self.rows_in += rows_in
-        self.rows_out += rows_out
-        self.pairs += pairs
-        self.matched += matched
-        self.cpu += cpu
-        self.shed += shed
-        self.sampled |= sampled
-
-    def said(self, place: Place) -> dict[str, Any]:
-        operator, name, number, target, arriving, joined = place
-        return (
-            {"operator": operator, "input": name, "step": number, "target": target, "arriving": list(arriving), "joined": list(joined)}
-            | {"rows_in": self.rows_in, "shed": self.shed, "rows_out": self.rows_out}
-            | {"pairs": self.pairs, "matched": self.matched, "sampled": bool(self.sampled)}
-            | {"selectivity": self.matched / self.pairs if self.pairs > 0 else None, "cpu_seconds": self.cpu}
-        )
+def _said_of(place: Place, counts: Counts) -> dict[str, Any]:
+    """What was counted at one step, with what it means."""
+    operator, name, number, target, arriving, joined = place
+    return (
+        {"operator": operator, "input": name, "step": number, "target": target, "arriving": list(arriving), "joined": list(joined)}
+        | {"rows_in": counts.rows_in, "shed": counts.shed, "rows_out": counts.rows_out, "indexed": counts.indexed}
+        | {"pairs": counts.pairs, "matched": counts.matched, "looked": counts.looked, "variance": counts.variance, "sampled": counts.sampled}
+        | {"selectivity": counts.matched / counts.pairs if counts.pairs > 0 else None, "cpu_seconds": counts.cpu}
+    )
 
 
 @dataclass(slots=True)
 class _Figures:
     streams: dict[str, _Stream] = field(default_factory=dict)
-    steps: dict[Place, _Step] = field(default_factory=dict)
+    steps: dict[Place, Counts] = field(default_factory=dict)
     caches: dict[str, list[int]] = field(default_factory=dict)
     """Key → hits, misses."""
     cpu: dict[str, float] = field(default_factory=dict)
@@ -100,11 +82,6 @@ class _Figures:
     """Rows that came or probed and candidates they looked at, and what was built for another plan: the same in every run, which CPU is not."""
     restored: int = 0
     traffic: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def skew(self) -> dict[str, float]:
-        """Per attribute the share of its most frequent value."""
-        return self.frequent.shares({name: seen.rows for name, seen in self.streams.items()})
 
     def add(self, note: Mapping[str, Any]) -> None:
         for what, number in note["traffic"].items():
@@ -116,7 +93,7 @@ class _Figures:
             arriving = tuple(streams.split("+"))
             for i, (target, key, *counts) in enumerate(steps):
                 joined = tuple(key.split("+"))
-                self.steps.setdefault((operator, name, i, target, arriving, joined), _Step()).add(counts)
+                self.steps.setdefault((operator, name, i, target, arriving, joined), Counts()).add(counts)
                 arriving += joined
         for key, seen in note.get("caches", {}).items():
             asked = self.caches.setdefault(key, [0, 0])
@@ -262,7 +239,7 @@ class Measured:
             self.total.add(note)
             self._held.add(note)
         self._values.add(notes)
-        line = self._said(batch) | {"distinct": self._values.said(), "skew": self.total.skew}
+        line = self._said(batch) | {"distinct": self._values.said(), "frequent": batch.frequent.said()}
         rates = self.measured()["rates"]
         self._periods = recent([*self._periods, Period.of(line)], longest_window(self.query, rates))
         self._measured = None
@@ -286,7 +263,7 @@ class Measured:
             "plan": plan,
             "building": plan != in_force,
             "streams": [arrived.said(stream.name) for stream in self.query.streams if (arrived := figures.streams.get(stream.name)) is not None],
-            "steps": [step.said(place) for place, step in figures.steps.items()],
+            "steps": [_said_of(place, step) for place, step in figures.steps.items()],
             "states": self._held.kept(),
             "caches": self._held.cached(figures.caches),
             "results": figures.results,

@@ -12,7 +12,7 @@ import gc
 import json
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from socket import gethostname
@@ -41,6 +41,7 @@ NOW = "now"  # the column of the batch's time, in milliseconds, where streams ma
 TOLD = ""  # in place of a stream: a packet without rows that tells a cell what the batch has (see `silence`)
 CHANGED = "/plan"  # in place of a stream: a packet that is a change of the plan (see `switching`)
 RESULT_ROWS = 100_000  # rows of one packet of results: some ten megabytes
+AGREEMENT = "agreement"  # the store's key for what the states of a cell are of, where cells keep that themselves
 BEFORE_ALL = -(1 << 62)  # the watermark while there is none
 
 
@@ -165,12 +166,16 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
     after the last results have left, and results need no more memory than a slice of them.
     """
 
-    def __init__(self, program: Program, grid: Grid, keys: tuple[int, ...]) -> None:
-        self.program, self.grid = program, grid
+    def __init__(self, program: Program, grid: Grid, keys: tuple[int, ...], agreement: str = "") -> None:
+        """`agreement` is what the states must be of, where no manifest beside the checkpoint says it: cells keep it themselves."""
+        self.program, self.grid, self.agreement = program, grid, agreement
         self.cells = {key: cell for cell, key in enumerate(keys)}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         _ready()
+        if self.agreement:
+            # Whoever starts the query is not us, and may start it again: each start is a run of its own.
+            self.program = replace(self.program, run=f"{self.program.run}-{_run_id()}")
         self.handle = handle
         self.state = handle.getMapState(MODULES, "key STRING", "value BINARY")
 
@@ -196,6 +201,8 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         del packets
         cell = self.cells[int(key[0])]
         store = self._store(cell)
+        if self.agreement:
+            _agree(store, self.agreement)
         batch = work_off(self.program, self.grid, cell, store, arrivals, _watermark(timerValues), changed, _heard(told))
         outcome = yield from _handed_out(batch, store.shelf)
         yield self._noted(store, outcome)
@@ -234,6 +241,25 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
             self.handle.registerTimer(wanted)
         worker = {"name": f"{gethostname()}/{os.getpid()}", "private": _private(), "disk": store.shelf.size(), "restored": store.restored}
         return _said(note=json.dumps(outcome.statistics | {"worker": worker}))
+
+
+def _run_id() -> str:
+    """Spark's id of the run that this task belongs to: it names the group of the run's jobs."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return (context.getLocalProperty("spark.jobGroup.id") if context is not None else None) or ""
+
+
+def _agree(store: _Store, wanted: str) -> None:
+    """Write down what the states are of, or refuse to go on with the states of another query."""
+    known = store.state.getValue((AGREEMENT,))
+    if known is None:
+        store.put(AGREEMENT, wanted.encode())
+    elif bytes(known[0]) != wanted.encode():
+        from spark_adapter.checkpoint import differences, of_another_query
+
+        raise of_another_query(differences(json.loads(bytes(known[0])), json.loads(wanted)), "join")
 
 
 def _heard(told: Sequence[Mapping[str, Any]]) -> Heard | None:

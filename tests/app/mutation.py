@@ -18,6 +18,9 @@ __all__ = ["BY_NAME", "EXAMPLES", "bodies", "check_reply", "doctored", "reply_to
 BY_NAME = {endpoint.operation_id: endpoint for endpoint in ENDPOINTS}
 EXAMPLES = (("auction", "auction"), ("star", "star"), ("fraud", "auction"), ("cycle", "cycle"))
 TIME_LIMIT = 2.0
+SQL = (
+    "SELECT a.id, lower(b.note) AS n FROM bid b JOIN auction a ON b.auction = a.id AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 9 SECONDS WHERE b.x > 0"
+)
 
 # Both ends of what a double holds, what products of two and three of them just leave, and numbers that are none.
 NUMBERS: tuple[float, ...] = (0, -1, 0.5, 1, 7, 2**31, 10**400, 5e-324, 1e-307, 1e-300, 1e-160, 1e-100, 1e100, 1e154, 1e200, 9e289, 1e290, 2e290)
@@ -45,6 +48,16 @@ def bodies(name: str, other: str) -> dict[str, Any]:
         "plan": request,
         "frontier": json.loads(json.dumps(request)),
         "jtree": {key: request[key] for key in ("query", "resources") if key in request},
+        "request_from_sql": {
+            "sql": SQL,
+            "dialect": "spark",
+            "statistics": {
+                "streams": {"b": {"rate": 900, "where_selectivity": 0.5, "event_time": "ts"}, "a": {"rate": 60, "distinct": {"id": 100}}},
+                "predicates": [{"left": "b.auction", "right": "a.id", "selectivity": 0.001}],
+                "observed": [{"streams": ["a", "b"], "selectivity": 0.001}],
+                "resources": {"cpu": 1.0},
+            },
+        },
         "estimate": {**request, "operators": mine["operators"]},
         "diff": {"before": mine, "after": theirs},
         "replan": {"plan": mine, "request": _drifted(request), "measured": {"output_rate": 290.0, "cpu": 0.5, "memory_bytes": 1.3e8}, "horizon": 60},

@@ -24,7 +24,7 @@ from pathlib import Path
 import pyspark
 
 from spark_adapter.java import java_home
-from tests.bench.executor_kills import cluster
+from tests.bench.executor_kills import causes, cluster
 from tests.bench.kill_trials import PLANS, QUERY, ROOT, SCHEMA, rows, written
 from tests.spark_adapter.nested_loop import Row, nested_loop
 from tests.spark_adapter.plans import bindings_of, write_stream
@@ -90,14 +90,6 @@ def submitted(folder: Path, master: str, cells: int, archive: Path | None) -> su
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
 
 
-def causes(failed: subprocess.CompletedProcess[str]) -> list[str]:
-    """Of what a failed run has written, the lines that name an error."""
-    found = dict.fromkeys(
-        line.strip() for line in failed.stderr.splitlines() if not line.startswith("\t") and ("Error" in line or "Exception" in line)
-    )
-    return [line[:300] for line in found][-8:]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--archive", type=Path, help="an environment that was packed before")
@@ -122,13 +114,13 @@ def main() -> None:
         print(f"the environment is {archive.stat().st_size / 1e6:.0f} MB", flush=True)
         with cluster(folder, str(python)) as (master, _):
             without = submitted(folder, master, 2, None)
-            print("\n".join([f"without it: exit code {without.returncode}", *causes(without)]), flush=True)
-            right = bool(without.returncode) and any("ImportError" in line or "ModuleNotFoundError" in line for line in causes(without))
+            print("\n".join([f"without it: exit code {without.returncode}", *causes(without.stderr)]), flush=True)
+            right = bool(without.returncode) and any("ImportError" in line or "ModuleNotFoundError" in line for line in causes(without.stderr))
             for cells in (2, 3):
                 began = time.monotonic()
                 done = submitted(folder, master, cells, archive)
                 if done.returncode:
-                    sys.exit("\n".join([f"in {cells} cells: exit code {done.returncode}", *causes(done)]))
+                    sys.exit("\n".join([f"in {cells} cells: exit code {done.returncode}", *causes(done.stderr)]))
                 arrived = {stream: all_rows[: half if cells == 2 else None] for stream, all_rows in data.items()}
                 expected = Counter(tuple(row["id"] for row in result) for result in nested_loop(QUERY, arrived))
                 found = written(folder)

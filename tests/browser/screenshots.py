@@ -1,4 +1,4 @@
-"""`make screenshots`: the page with every example, in light and dark, on a desk and on a phone, and the README's picture.
+"""`make screenshots`: the page with every example and with a recorded run, in light and dark, on a desk and on a phone, and the README's picture.
 
 They are there to be looked at: nothing compares them, because fonts differ from machine to machine.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.app.serving import EXAMPLES, ROOT
 from tests.app.tools import NoBrowserError, browser
 from tests.browser.driving import Service, chromium, service
+from tests.browser.recorded import record
 
 FOLDER = ROOT / ".screenshots"
 PICTURE = ROOT / "docs" / "page.png"
@@ -20,8 +21,17 @@ SCHEMES = ("light", "dark")
 
 
 def take(page_service: Service, folder: Path) -> None:
-    """Every example, whole pages."""
+    """Every example, and a recorded run, whole pages."""
     folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        run = Path(name)
+        record(run)
+        for width, height in SIZES:
+            for scheme in SCHEMES:
+                with page_service.opened(width, height, scheme) as it:
+                    it.page.set_input_files("#run-files", sorted(run.iterdir()))
+                    it.page.wait_for_selector("#run-difference li")
+                    it.page.locator("#run").screenshot(path=folder / f"run-{width}-{scheme}.png")
     for width, height in SIZES:
         for scheme in SCHEMES:
             with page_service.opened(width, height, scheme) as it:

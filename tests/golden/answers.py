@@ -17,11 +17,14 @@ from models.cover import CoverAnswer, CoverRequest
 from models.plan import Algorithm, Cache, Frontier, Operator, Plan, Proof, Shortfall
 from models.replan import Replan, ReplanRequest
 from models.request import PlanRequest
+from models.sql import SqlRequest
 from models.window_join import WindowJoinAnswer, WindowJoinRequest
 from solvers.allocation.solve import solve_allocation
 from solvers.caches.solve import solve_caches
+from solvers.common.errors import SqlError
 from solvers.common.words import amount, bytes_, cpu
 from solvers.cover.solve import solve_cover
+from solvers.from_sql import from_sql
 from solvers.frontier import frontier
 from solvers.planner import plan
 from solvers.replan import replan
@@ -131,6 +134,24 @@ def _window_join(data: dict[str, Any]) -> Iterator[str]:
     yield f"let in {amount(found.regulated.left)} and {amount(found.regulated.right)}/s, {amount(found.output_rate)} results/s, proof {found.proof}"
 
 
+def _sql(data: dict[str, Any]) -> Iterator[str]:
+    try:
+        found = from_sql(SqlRequest.model_validate(data))
+    except SqlError as refused:
+        yield from (f"{pointer}: {sentence}" for pointer, sentence in refused.errors)
+        return
+    query, bindings = found.request.query, found.bindings
+    for stream in query.streams:
+        bound = bindings.streams[stream.name]
+        columns = "".join(f", {name}: {text}" for name, text in bound.columns.items())
+        where = f", where {bound.where}" if bound.where else ""
+        yield f"{stream.name}: {bound.table}, {amount(stream.rate)}/s × {stream.window.seconds!r} s by {bound.event_time}{columns}{where}"
+    for predicate in query.predicates:
+        yield f"{predicate.left} {predicate.op} {predicate.right}" + ("" if predicate.selectivity is None else f", {amount(predicate.selectivity)}")
+    yield f"select {', '.join(bindings.select) or 'all'}"
+    yield from (f"warning: {warning}" for warning in found.warnings)
+
+
 def _replan(data: dict[str, Any]) -> Iterator[str]:
     """`plan` has the request that the running plan was made for, `request` what is said otherwise by now."""
     made_for = _request(data["plan"])
@@ -164,4 +185,5 @@ ANSWERS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "cover": _cover,
     "caches": _caches,
     "window-join": _window_join,
+    "sql": _sql,
 }

@@ -9,11 +9,11 @@ import pytest
 
 from models.plan import Proof, Termination
 from models.request import CacheMode, Method, Objective, Options, PlanRequest
-from solvers.caches.floor import least_cpu_of_all
 from solvers.common.deadline import Deadline
 from solvers.frontier import frontier
 from solvers.jtree.compiled.questions import Limits
 from solvers.jtree.exact import exact
+from solvers.jtree.partials import least_cpu_of_all
 from solvers.jtree.search import Problem
 from solvers.model.attributes import Attributes
 from solvers.model.point import Caps

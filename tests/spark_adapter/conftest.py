@@ -1,4 +1,4 @@
-"""One JVM for all Spark tests: starting one costs more than most tests do."""
+"""One JVM for all Spark tests, and one broker: starting them costs more than most tests do."""
 
 from __future__ import annotations
 
@@ -7,11 +7,37 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_adapter.errors import ConnectorError
+from spark_adapter.kafka.connector import AVRO, CONNECTOR, fetched
+from spark_adapter.kafka.local import running_broker
 from spark_adapter.session import open_session
+from tests.spark_adapter.kafka import Topics
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = open_session({"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
+def connector() -> str:
+    """The jars of Spark's connector for Kafka, as a setting of Spark's; empty where they cannot be had, which only tests of Kafka mind."""
+    try:
+        return ",".join(str(jar) for jars in (CONNECTOR, AVRO) for jar in sorted(fetched(jars).glob("*.jar")))
+    except ConnectorError:
+        return ""
+
+
+@pytest.fixture(scope="session")
+def spark(connector: str) -> Iterator[SparkSession]:
+    jars = {"spark.jars": connector} if connector else {}
+    session = open_session({"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", **jars})
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
+    """The topics of a broker that runs as long as the tests do."""
+    try:
+        for jars in (CONNECTOR, AVRO):
+            fetched(jars)
+        with running_broker(tmp_path_factory.mktemp("broker")) as broker:
+            yield Topics(broker.address, broker)
+    except ConnectorError as error:
+        pytest.skip(f"no Kafka to test with: {error}")

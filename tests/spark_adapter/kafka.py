@@ -1,117 +1,114 @@
-"""A Kafka broker inside the test's process, and a source that reads it as Spark's own `kafka` format does.
-
-The broker is librdkafka's mock cluster: real sockets, real clients, no server to install. Spark's connector is a jar that no
-Python registry has, so a Python data source stands in for it, with the same options and the same columns. Its name alone differs: Spark
-keeps `kafka` for its own.
-"""
+"""Topics of a broker, as tests use them: made, sent to, read to their end."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
-from confluent_kafka import Producer
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-__all__ = ["Broker", "KafkaSource"]
+from spark_adapter.kafka.local import Broker
+from tests.spark_adapter.nested_loop import Row
 
-SECONDS = 120.0  # patience with a broker in the same process
+__all__ = ["Topics", "as_json", "headers"]
+
+SECONDS = 180.0  # patience with a broker on this machine, which may be away for a minute
 QUIET = {"log_level": 0}
 
 
-class Broker:
-    """A cluster of one broker, as long as the object lives. Topics come into being when something is sent to them."""
+class Topics:
+    """The topics of a broker."""
 
-    def __init__(self, partitions: int) -> None:
-        self._producer = Producer({"test.mock.num.brokers": 1, **QUIET})
-        self._partitions = partitions
-        (found,) = self._producer.list_topics(timeout=SECONDS).brokers.values()
-        self.address = f"{found.host}:{found.port}"
+    def __init__(self, address: str, broker: Broker | None = None) -> None:
+        self.address = address
+        self._broker = broker
+        self._admin = AdminClient({"bootstrap.servers": address, **QUIET})
+        self._producer = self._new_producer()
 
-    def send(self, topic: str, values: Sequence[bytes]) -> None:
-        """One after the other, to the partitions in turn."""
+    def make(self, *names: str, partitions: int = 2, config: Mapping[str, str] | None = None) -> None:
+        for made in self._admin.create_topics([NewTopic(name, partitions, 1, config=dict(config or {})) for name in names]).values():
+            made.result(SECONDS)
+
+    def widen(self, name: str, partitions: int) -> None:
+        """More partitions."""
+        for made in self._admin.create_partitions([NewPartitions(name, partitions)]).values():
+            made.result(SECONDS)
+        while len(self._admin.list_topics(name, timeout=SECONDS).topics[name].partitions) < partitions:
+            time.sleep(0.05)
+        # One that has sent to the topic before remembers for minutes how many it had.
+        self._producer = self._new_producer()
+
+    def forget(self, name: str, partition: int, before: int) -> None:
+        """What retention does: the records before an offset are deleted."""
+        for deleted in self._admin.delete_records([TopicPartition(name, partition, before)]).values():
+            deleted.result(SECONDS)
+
+    def send(self, name: str, values: Iterable[bytes | None], partitions: Sequence[int] = (0, 1), times: Sequence[datetime] | None = None) -> None:
+        """One after the other, to the partitions in turn; `times` are the records' own, now by default."""
+        producer = self._producer
         for k, value in enumerate(values):
-            self._producer.produce(topic, value=value, partition=k % self._partitions)
-        assert self._producer.flush(SECONDS) == 0
+            stamp = 0 if times is None else round(times[k].timestamp() * 1000)  # 0: now
+            producer.produce(name, value=value, partition=partitions[k % len(partitions)], timestamp=stamp)
+            producer.poll(0)
+        assert producer.flush(SECONDS) == 0
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """The broker is down for as long as the block runs."""
+        assert self._broker is not None
+        self._broker.stop()
+        try:
+            yield
+        finally:
+            self._broker.start()
+
+    def ends(self, name: str) -> list[int]:
+        """Of every partition how many records it has had."""
+        consumer = self._consumer()
+        try:
+            return [high for _, high in _bounds(consumer, name).values()]
+        finally:
+            consumer.close()
+
+    def read(self, name: str) -> list[Message]:
+        """All records that the topic has now."""
+        consumer = self._consumer()
+        try:
+            bounds = _bounds(consumer, name)
+            left = sum(high - low for low, high in bounds.values())
+            consumer.assign([TopicPartition(name, p, low) for p, (low, _) in bounds.items()])
+            messages: list[Message] = []
+            while len(messages) < left:
+                more = consumer.consume(left - len(messages), timeout=SECONDS)
+                assert more, f"the broker is silent after {len(messages)} of {left} records"
+                messages += more
+            return messages
+        finally:
+            consumer.close()
+
+    def _new_producer(self) -> Producer:
+        return Producer({"bootstrap.servers": self.address, "linger.ms": 5, **QUIET})
+
+    def _consumer(self) -> Consumer:
+        return Consumer({"bootstrap.servers": self.address, "group.id": "reader", "enable.auto.commit": False, **QUIET})
 
 
-@dataclass
-class Part(InputPartition):  # type: ignore[misc]  # PySpark is not typed here
-    """Messages first..last−1 of one partition."""
-
-    topic: str
-    partition: int
-    first: int
-    last: int
+def _bounds(consumer: Consumer, name: str) -> dict[int, tuple[int, int]]:
+    """Of every partition the first offset it has, and the next that it will get."""
+    found = sorted(consumer.list_topics(name, timeout=SECONDS).topics[name].partitions)
+    return {p: consumer.get_watermark_offsets(TopicPartition(name, p), timeout=SECONDS) for p in found}
 
 
-class KafkaSource(DataSource):  # type: ignore[misc]
-    """The columns and the options of Spark's connector, as far as the tests use them."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "kafka_in_python"
-
-    def schema(self) -> str:
-        return "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT"
-
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        return KafkaReader(dict(self.options))
+def as_json(rows: Iterable[Row]) -> list[bytes]:
+    return [json.dumps({**row, "ts": row["ts"].isoformat()}).encode() for row in rows]
 
 
-class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Sent to workers by value, so it imports the client where it is used: its classes are not to be copied."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        given = {key.lower(): value for key, value in options.items()}
-        assert given["startingoffsets"] == "earliest"
-        self.topic = given["subscribe"]
-        self.limit = int(given.get("maxoffsetspertrigger", "0"))
-        self.settings = {"bootstrap.servers": given["kafka.bootstrap.servers"], "group.id": "spark", "enable.auto.commit": False, **QUIET}
-        self.target: dict[str, int] | None = None
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        return ReadMaxRows(self.limit) if self.limit else ReadAllAvailable()
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self.target = self._ends()
-
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        return {}
-
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        ends = self._ends() if self.target is None else self.target
-        if not isinstance(limit, ReadMaxRows):
-            return ends
-        each = max(1, limit.max_rows // max(1, len(ends)))
-        return {partition: min(end, start.get(partition, 0) + each) for partition, end in ends.items()}
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Part]:
-        found = [Part(self.topic, int(partition), start.get(partition, 0), last) for partition, last in sorted(end.items())]
-        return [part for part in found if part.last > part.first]
-
-    def read(self, partition: Part) -> Iterator[tuple[Any, ...]]:
-        from confluent_kafka import Consumer, TopicPartition
-
-        consumer = Consumer(self.settings)
-        consumer.assign([TopicPartition(partition.topic, partition.partition, partition.first)])
-        expected, deadline = partition.first, time.monotonic() + SECONDS
-        while expected < partition.last:
-            for message in consumer.consume(partition.last - expected, timeout=1.0):
-                assert message.offset() == expected, f"offset {message.offset()} came instead of {expected}"
-                yield message.key(), message.value(), message.topic(), message.partition(), message.offset()
-                expected += 1
-            assert time.monotonic() < deadline, f"the broker is silent at offset {expected}"
-        consumer.close()
-
-    def _ends(self) -> dict[str, int]:
-        from confluent_kafka import Consumer, TopicPartition
-
-        consumer = Consumer(self.settings)
-        found = consumer.list_topics(self.topic, timeout=SECONDS).topics[self.topic].partitions
-        ends = {str(p): consumer.get_watermark_offsets(TopicPartition(self.topic, p), timeout=SECONDS)[1] for p in sorted(found)}
-        consumer.close()
-        return ends
+def headers(message: Message) -> Mapping[str, bytes]:
+    found: Any = message.headers()
+    return dict(found or ())

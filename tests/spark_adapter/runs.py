@@ -31,6 +31,7 @@ __all__ = [
     "NO_LAST_BATCH",
     "SCHEMA",
     "TOGETHER",
+    "TOO_SLOW",
     "Ids",
     "Job",
     "Trial",

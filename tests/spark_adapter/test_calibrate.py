@@ -43,7 +43,7 @@ def test_constants_that_made_the_observations_are_found_again() -> None:
 
 @pytest.mark.spark
 def test_a_run_counts_what_it_was_made_of(spark: SparkSession, tmp_path: Path) -> None:
-    run = Run("small", (60, 40), keys=20, window=2, batches=3)
+    run = Run("small", (100, 40), keys=20, window=2, batches=3)
     steps, states = measure(spark, run)
     write(run, tmp_path)
     ts, keys = [], []
@@ -53,13 +53,14 @@ def test_a_run_counts_what_it_was_made_of(spark: SparkSession, tmp_path: Path) -
         keys.append(np.concatenate([table[column].to_numpy() for table in tables]))
     apart = ts[0][:, None] - ts[1][None, :]
     matches = (keys[0][:, None] == keys[1][None, :]) & (np.abs(apart) <= 2_000_000)
-    first = (np.arange(180)[:, None] < 60) & (np.arange(120)[None, :] < 40)
+    first = (np.arange(300)[:, None] < 100) & (np.arange(120)[None, :] < 40)
     # The first batch is not observed; of the later ones every match is made by one of two steps.
     assert sum(step.counts["join"] for step in steps) == (matches & ~first).sum() > 0
-    assert [step.counts["probe"] for step in steps] == [60, 40, 60, 40]
-    assert [state.counts["keep"] for state in states] == [100, 100]
+    assert [step.counts["probe"] for step in steps] == [100, 40, 100, 40]
+    assert [state.counts["keep"] for state in states] == [140, 140]
     # What the next watermark will have passed has been let go.
     watermark = min(int(column.max()) for column in ts) // 1000 * 1000
     assert [state.counts["drop"] for state in states] == [0, sum(int((column + 2_000_000 < watermark).sum()) for column in ts)]
-    assert [step.counts["index"] for step in steps] == [40, 120, 40, 120]
+    # A hundred rows have the forty of a piece scanned; forty rows use the index of a hundred: those of the batch before and of their own.
+    assert [step.counts["index"] for step in steps] == [0, 200, 0, 200]
     assert all(step.seconds > 0 for step in (*steps, *states))

@@ -12,7 +12,7 @@ from models.plan import Plan
 from models.request import Query
 from spark_adapter.stem.estimates import PERIODS, Period, estimates, longest_window, recent
 from spark_adapter.stem.statistics import Measured
-from tests.spark_adapter.cells import SECOND, Batch, Cells, steady, with_caches, with_shares
+from tests.spark_adapter.cells import SECOND, Batch, Cells, reordered, steady, with_caches, with_shares
 from tests.spark_adapter.plans import make_plan, make_query
 
 CHAIN = make_query({"r": 5, "s": 5, "t": 5}, ["r.x = s.x", "s.y = t.y"])
@@ -111,6 +111,23 @@ def test_what_a_cache_hides_is_sampled() -> None:
     assert selectivities(said) == [pytest.approx(0.1, rel=0.15)] * 2
     whole = {tuple(entry["streams"]): entry["selectivity"] for entry in said["observed"]}["r", "s", "t"]
     assert whole == pytest.approx(measured(Cells(plan), batches).measured()["observed"][1]["selectivity"], rel=0.25)
+
+
+def test_a_sample_counts_by_the_rows_that_it_stands_for() -> None:
+    """A hundred times as many rows of t in the last batch, none of which has a partner: a few of them are sent through the cached steps, no
+    more than of the batches before."""
+    plan = reordered(make_plan(CHAIN, ["r", "s", "t"]), {("join-1", "t"): (1, 0)})
+    places = [("join-1", "r", 0, 1, "prefix", 1e6), ("join-1", "s", 1, 1, "prefix", 1e6), ("join-1", "t", 0, 1, "prefix", 1e6)]
+    batches = steady(CHAIN, 5, 20, 4)
+    batch, watermark = batches[-1]
+    strangers = [{"id": 1000 + k, "ts": batch["t"][0]["ts"] + k, "x": 0, "y": 1000 + k} for k in range(2000)]
+    batches[-1] = {**batch, "t": [*batch["t"], *strangers]}, watermark
+    sampled, counted = (
+        {tuple(entry["streams"]): entry["selectivity"] for entry in measured(Cells(each), batches).measured()["observed"]}["s", "t"]
+        for each in (with_caches(plan, places), plan)
+    )
+    assert counted < 0.05
+    assert counted / 2 < sampled < 2 * counted, "some sixty rows were looked at"
 
 
 def test_hits_and_misses_are_those_of_each_batch_and_of_the_run() -> None:

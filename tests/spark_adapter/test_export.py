@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from models.bindings import Bindings
 from spark_adapter.errors import BindingError, EngineError
 from spark_adapter.export import export
 from tests.spark_adapter.nested_loop import Row, nested_loop
@@ -75,3 +76,16 @@ def test_a_multi_way_join_is_not_exported(tmp_path: Path) -> None:
 def test_a_stream_without_a_binding_is_named(tmp_path: Path) -> None:
     with pytest.raises(BindingError, match="there is no binding for b, c"):
         export(PLAN, bindings_of(tmp_path, {"a": "ts TIMESTAMP"}))
+
+
+def test_topics_that_we_decode_are_not_exported(tmp_path: Path) -> None:
+    document = bindings_of(tmp_path, dict.fromkeys("abc", "ts TIMESTAMP")).model_dump(mode="json", by_alias=True)
+    value = {"format": "json", "schema": "k BIGINT, n BIGINT"}
+    document["streams"]["a"]["source"] = {"format": "kafka", "topic": "a", "servers": "localhost:9092", "value": value}
+    with pytest.raises(BindingError, match=r"^/streams/a/source/value: a script has no records decoded or made for it"):
+        export(PLAN, Bindings.model_validate(document))
+    del document["streams"]["a"]["source"]["value"]
+    document["streams"]["a"]["event_time"] = None
+    script = export(PLAN, Bindings.model_validate(document))
+    assert "options(**{'subscribe': 'a', 'kafka.bootstrap.servers': 'localhost:9092'})" in script
+    assert "column(a_stream, 'timestamp')" in script

@@ -1,128 +1,282 @@
-"""Streams from Kafka: every message comes through, options reach the source as they were written, a missing package is named."""
+"""Streams from topics of a real broker, by Spark's own connector, and results into one."""
 
 from __future__ import annotations
 
+import io
 import json
-import re
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import spark_adapter
 from models.bindings import Bindings
+from models.request import PlanRequest
 from spark_adapter.errors import BindingError
-from tests.spark_adapter import kafka
+from spark_adapter.kafka import brokers
+from spark_adapter.kafka.topics import ID_HEADER
+from spark_adapter.profile import read_stretch
+from spark_adapter.run import run
+from tests.spark_adapter.kafka import Topics, as_json, headers
 from tests.spark_adapter.nested_loop import Row
-from tests.spark_adapter.plans import Shape, make_plan, make_query
-from tests.spark_adapter.runs import Job, generated, run_all, true_ids, written
+from tests.spark_adapter.plans import Shape, make_plan, make_query, moment
+from tests.spark_adapter.runs import Ids, Job, generated, run_all, true_ids, written
 
 pytestmark = pytest.mark.spark
 
 QUERY = make_query({"a": 6, "b": 4, "c": 5}, ["a.x = b.x", "b.y = c.y"])
+NAMES = [stream.name for stream in QUERY.streams]
+SHAPES: dict[str, Shape] = {"native": [["a", "b"], "c"], "stem": ["a", "b", "c"]}
+DDL = "id BIGINT, ts TIMESTAMP, x BIGINT, y BIGINT, z BIGINT"
+TIME = {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-micros"}}
+AVRO = {"type": "record", "name": "row", "fields": [TIME, *({"name": name, "type": "long"} for name in ("id", "x", "y"))]}
+VALUES = {
+    "a": {"format": "json", "schema": DDL},
+    "b": {"format": "avro", "schema": json.dumps(AVRO), "skip_bytes": 5},
+    "c": {"format": "csv", "schema": "id BIGINT, y BIGINT", "options": {"sep": ";"}},
+}
+# Of each kind one that is no such value at all, one whose columns have other types, one that is empty and one that is null.
+BAD = {
+    "a": [b"{", b'{"id": "one", "ts": "2026-01-01T00:00:00Z", "x": 1, "y": 1}', b"", None, b'[{"id": 1}]', b"\xff{}"],
+    "b": [b"\0\0\0\0\1\x80", b"", None],
+    "c": [b"1;2;3", b"one;2", b"", None],
+}
 
 
-def field(name: str, kind: str, stream: str = "") -> str:
-    return f"CAST(get_json_object(CAST({stream}value AS STRING), '$.{name}') AS {kind})"
+def long(number: int) -> bytes:
+    """A whole number in Avro: the sign last, seven bits a byte."""
+    number, found = (number << 1) ^ (number >> 63), bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
 
 
-def bindings_of(folder: Path, address: str, source: str = "kafka_in_python") -> dict[str, Any]:
-    """What a user would write for Spark's connector."""
-    streams = {}
-    for stream in QUERY.streams:
-        options = {"kafka.bootstrap.servers": address, "subscribe": f"topic-{stream.name}", "startingOffsets": "earliest"}
-        streams[stream.name] = {
-            "source": {"format": source, "options": options | {"maxOffsetsPerTrigger": "60"}},
-            "event_time": field("ts", "TIMESTAMP"),
-            "watermark": "20 seconds",
-            "columns": {name: field(name, "BIGINT") for name in "xy" if f"{stream.name}.{name}" in "a.x b.x b.y c.y"},
-        }
+def values(name: str, rows: Sequence[Row]) -> list[bytes | None]:
+    if name == "a":
+        return [*as_json(rows)]
+    if name == "b":
+        return [b"\0\0\0\0\1" + long(round(row["ts"].timestamp() * 1e6)) + long(row["id"]) + long(row["x"]) + long(row["y"]) for row in rows]
+    return [f"{row['id']};{row['y']}".encode() for row in rows]
+
+
+def send(topics: Topics, prefix: str, rows: Mapping[str, Sequence[Row]], partitions: Mapping[str, Sequence[int]]) -> None:
+    for name, listed in rows.items():
+        topics.send(f"{prefix}-{name}", values(name, listed), partitions[name], [row["ts"] for row in listed])
+
+
+def document(topics: Topics, prefix: str, folder: Path, **more: Any) -> dict[str, Any]:
+    """What a user would write. Of c the event time is that of its records."""
+    streams: dict[str, Any] = {}
+    for name in NAMES:
+        source = {"format": "kafka", "topic": f"{prefix}-{name}", "servers": topics.address, "value": VALUES[name]}
+        source["options"] = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "60"}
+        streams[name] = {"source": source, "watermark": "20 seconds"} | ({} if name == "c" else {"event_time": "ts"})
     return {
         "streams": streams,
-        "select": [f"{field('id', 'BIGINT', stream.name + '.')} AS {stream.name}" for stream in QUERY.streams],
+        "select": [f"{name}.id AS {name}" for name in NAMES],
+        "sink": {"format": "json", "options": {"path": str(folder / "out")}},
+        "checkpoint": str(folder / "checkpoint"),
+        "trigger": {"available_now": True},
+    } | more
+
+
+def in_files(folder: Path) -> Ids:
+    return Counter(tuple(line[name] for name in NAMES) for line in written(folder))
+
+
+def in_topic(topics: Topics, name: str) -> tuple[Ids, Ids]:
+    """The results in a topic: all of them, and those that a consumer keeps that remembers ids."""
+    everything, kept, seen = Counter[tuple[int, ...]](), Counter[tuple[int, ...]](), set()
+    for message in topics.read(name):
+        value: Any = message.value()
+        row = tuple(json.loads(value)[name] for name in NAMES)
+        key = headers(message)[ID_HEADER]
+        assert message.key() == key
+        everything[row] += 1
+        kept[row] += key not in seen
+        seen.add(key)
+    return everything, kept
+
+
+def test_results_are_those_of_the_definition_into_files_once_and_into_topics_at_least_once(
+    topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Values in JSON, Avro and CSV, bad ones among them, a partition that stays empty. Then a batch is run again, after partitions were added."""
+    topics.make("first-a", "first-b", "first-c", "first-out", partitions=3)
+    rows = generated(QUERY, 150, seed=11, disorder=3.0)
+    early, late = ({name: listed[part] for name, listed in rows.items()} for part in (slice(100), slice(100, None)))
+    two = dict.fromkeys(NAMES, (0, 1))
+    send(topics, "first", early, two)
+    for name in NAMES:
+        topics.send(f"first-{name}", BAD[name], (0,), [moment(0)] * len(BAD[name]))
+    sinks = {"stem": {"format": "kafka", "topic": "first-out", "value": "json"}, "native": document(topics, "first", tmp_path / "native")["sink"]}
+
+    def through(*engines: str) -> list[spark_adapter.pipeline.Pipeline]:
+        bound = [Bindings.model_validate(document(topics, "first", tmp_path / engine, sink=sinks[engine])) for engine in engines]
+        jobs = [Job(make_plan(QUERY, SHAPES[e]), tmp_path / e, engine=e, bindings=b) for e, b in zip(engines, bound, strict=True)]
+        return run_all(spark, jobs)
+
+    expected = true_ids(QUERY, early)
+    for pipeline in through("native", "stem"):
+        assert pipeline.progress.batches > 1
+        assert pipeline.progress.bad == {name: len(found) for name, found in BAD.items()}
+        assert pipeline.progress.rows == 300 + sum(map(len, BAD.values()))
+    assert in_files(tmp_path / "native") == expected
+    assert in_topic(topics, "first-out") == (expected, expected)
+
+    commits = tmp_path / "stem" / "checkpoint" / "commits"
+    (commits / str(max(int(path.name) for path in commits.glob("[0-9]*")))).unlink()
+    topics.widen("first-b", 5)
+    send(topics, "first", late, two | {"b": (4, 0)})
+    through("stem")
+    everything, kept = in_topic(topics, "first-out")
+    assert kept == true_ids(QUERY, rows)
+    assert set(everything) == set(kept) and everything.total() >= kept.total()
+
+
+def pair(topics: Topics, prefix: str, folder: Path, **sources: Any) -> dict[str, Any]:
+    """Bindings of two streams of JSON, by the fields of their sources that are not as usual."""
+    value = {"format": "json", "schema": "id BIGINT, x BIGINT"}
+    usual = {"format": "kafka", "servers": topics.address, "value": value, "options": {"startingOffsets": "earliest"}}
+    return {
+        "streams": {name: {"source": usual | {"topic": f"{prefix}-{name}"} | sources.get(name, {})} for name in ("a", "b")},
+        "select": ["a.id AS a", "b.id AS b"],
         "sink": {"format": "json", "options": {"path": str(folder / "out")}},
         "checkpoint": str(folder / "checkpoint"),
         "trigger": {"available_now": True},
     }
 
 
-def send(broker: kafka.Broker, rows: Mapping[str, Sequence[Row]]) -> None:
-    for name, listed in rows.items():
-        broker.send(f"topic-{name}", [json.dumps({**row, "ts": row["ts"].isoformat()}).encode() for row in listed])
+PAIR = make_plan(make_query({"a": 60, "b": 60}, ["a.x = b.x"]), ["a", "b"])
 
 
-@pytest.fixture(scope="module")
-def session(spark: SparkSession) -> SparkSession:
-    """The session with the source registered, which it takes once."""
-    cloudpickle.register_pickle_by_value(kafka)
-    spark.dataSource.register(kafka.KafkaSource)
-    return spark
+def numbered(*ids: int) -> list[bytes]:
+    return [json.dumps({"id": k, "x": 0}).encode() for k in ids]
 
 
-def test_every_message_arrives_and_the_rows_are_those_of_the_definition(session: SparkSession, tmp_path: Path) -> None:
-    """Two engines over the same topics; then more messages, and the pipeline goes on where it was."""
-    rows = generated(QUERY, 150, seed=11, disorder=3.0)
-    first = {name: listed[:100] for name, listed in rows.items()}
-    broker = kafka.Broker(partitions=2)
-    send(broker, first)
+def test_a_bad_record_ends_the_pipeline_or_goes_to_a_topic_if_that_is_asked_for(topics: Topics, spark: SparkSession, tmp_path: Path) -> None:
+    topics.make("bad-a", "bad-b", "bad-letters", partitions=1)
+    topics.send("bad-a", [*numbered(1), b"{", *numbered(2), b"null"], (0,))
+    topics.send("bad-b", numbered(7), (0,))
+    out = io.StringIO()
+    bindings = pair(topics, "bad", tmp_path / "topic", a={"on_bad": {"topic": "bad-letters"}})
+    assert run(PAIR, Bindings.model_validate(bindings), "native", out) == 0
+    assert sorted((line["a"], line["b"]) for line in written(tmp_path / "topic")) == [(1, 7), (2, 7)]
+    assert "; 2 records did not decode" in out.getvalue()
+    found = [(message.value(), headers(message)) for message in topics.read("bad-letters")]
+    where = {"watersmeet-topic": b"bad-a", "watersmeet-partition": b"0"}
+    assert found == [(b"{", where | {"watersmeet-offset": b"1"}), (b"null", where | {"watersmeet-offset": b"3"})]
 
-    shapes: dict[str, Shape] = {"native": [["a", "b"], "c"], "stem": ["a", "b", "c"]}
-
-    def found(*engines: str) -> dict[str, tuple[int, Counter[tuple[int, ...]]]]:
-        """By engine, rows read now, and the results so far."""
-        jobs = []
-        for engine in engines:
-            bindings = Bindings.model_validate(bindings_of(tmp_path / engine, broker.address))
-            jobs.append(Job(make_plan(QUERY, shapes[engine]), tmp_path / engine, engine=engine, bindings=bindings))
-        result = {}
-        for engine, pipeline in zip(engines, run_all(session, jobs), strict=True):
-            assert pipeline.progress.batches > 1
-            lines = written(tmp_path / engine)
-            result[engine] = pipeline.progress.rows, Counter(tuple(line[stream.name] for stream in QUERY.streams) for line in lines)
-        return result
-
-    expected = true_ids(QUERY, first)
-    assert expected
-    assert found("native", "stem") == dict.fromkeys(("native", "stem"), (300, expected))
-    send(broker, {name: listed[100:] for name, listed in rows.items()})
-    assert found("stem") == {"stem": (150, true_ids(QUERY, rows))}
+    out = io.StringIO()
+    assert run(PAIR, Bindings.model_validate(pair(topics, "bad", tmp_path / "fail", a={"on_bad": "fail"})), "native", out) == 1
+    told = [line for line in out.getvalue().splitlines() if line.startswith("the pipeline failed")]
+    what = "partition 0 offset 1, does not decode: the value is not json of the schema that a is bound with (on_bad: fail)"
+    assert told == [f"the pipeline failed: a record of topic bad-a, {what}"]
 
 
-def test_options_reach_the_source_as_they_were_written(session: SparkSession, tmp_path: Path) -> None:
-    document = bindings_of(tmp_path, "nowhere:1")
-    options = document["streams"]["a"]["source"]["options"]
-    options |= {"kafka.ssl.truststore.password": "p w;`'\"$\\", "failOnDataLoss": "false", "includeHeaders": "true", "é.Ü": " x "}
-    document["streams"]["a"]["source"]["format"] = "listening"
-
-    class Listening(kafka.KafkaSource):
-        @classmethod
-        def name(cls) -> str:
-            return "listening"
-
-        def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name
-            raise ValueError(f"options {json.dumps(dict(self.options)).encode().hex()}.")
-
-    session.dataSource.register(Listening)
-    bindings = Bindings.model_validate(document)
-    pipeline = spark_adapter.compile(make_plan(QUERY, ["a", "b", "c"]), bindings, session).start()
-    with pytest.raises(Exception, match="options ") as raised:
-        pipeline.await_termination()
-    said = re.search(r"options ([0-9a-f]+)\.", str(raised.value))
-    assert said is not None
-    received = json.loads(bytes.fromhex(said[1]))
-    # Spark's own readers look options up in any case; a Python source gets them in lower case.
-    assert received == {key.lower(): value for key, value in options.items()}
-
-
-def test_a_missing_package_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    document = bindings_of(tmp_path, "nowhere:1", "kafka")
+def test_what_retention_has_deleted_is_said_before_the_start_with_the_choices(topics: Topics, spark: SparkSession, tmp_path: Path) -> None:
+    topics.make("old-a", "old-b", partitions=1)
+    for name in ("old-a", "old-b"):
+        topics.send(name, numbered(1, 2), (0,))
+    bindings = pair(topics, "old", tmp_path)
+    assert run(PAIR, Bindings.model_validate(bindings), "native", io.StringIO()) == 0
+    topics.send("old-a", numbered(3, 4), (0,))
+    topics.forget("old-a", 0, 3)
     with pytest.raises(BindingError) as raised:
-        spark_adapter.compile(make_plan(QUERY, ["a", "b", "c"]), Bindings.model_validate(document), spark)
-    assert [pointer for pointer, _ in raised.value.faults] == [f"/streams/{name}/source" for name in "abc"]
-    package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
-    for _, detail in raised.value.faults:
-        assert detail.endswith(f'; its package is not there: add spark.jars.packages: "{package}" under spark in the bindings')
+        run(PAIR, Bindings.model_validate(bindings), "native", io.StringIO())
+    ((pointer, sentence),) = raised.value.faults
+    assert pointer == "/streams/a/source"
+    assert sentence.startswith("the checkpoint goes on at offset 2 of partition 0 of topic old-a, but its records before 3 have been deleted")
+    assert 'failOnDataLoss: "false"' in sentence
+    bindings["streams"]["a"]["source"]["options"]["failOnDataLoss"] = "false"
+    assert run(PAIR, Bindings.model_validate(bindings), "native", io.StringIO()) == 0
+    assert {line["a"] for line in written(tmp_path)} == {1, 2, 4}
+
+
+def test_a_topic_that_comes_later_a_broker_that_goes_away_and_a_clock_that_is_ahead(topics: Topics, spark: SparkSession, tmp_path: Path) -> None:
+    topics.make("life-a", partitions=2)
+    options = {"startingOffsets": "earliest", "subscribePattern": "life-b.*", "kafka.metadata.max.age.ms": "1000"}
+    bindings = pair(topics, "life", tmp_path, b={"topic": None, "options": options})
+    bindings["sink"] = {"format": "json", "options": {"path": str(tmp_path / "out")}}
+    bindings["trigger"] = {"processing_time": "200 milliseconds"}
+    now = datetime.now(UTC)
+    # A producer whose clock is an hour ahead: its record has no partner, and makes nobody late, for the other stream's clock holds the watermark.
+    topics.send("life-a", numbered(100), (1,), [now + timedelta(minutes=59)])
+    topics.send("life-a", numbered(1), (0,), [now])
+    pipeline = spark_adapter.compile(PAIR, bindings, spark).start()
+
+    def wait_for(*found: tuple[int, int]) -> None:
+        deadline = time.monotonic() + 120
+        while sorted((line["a"], line["b"]) for line in written(tmp_path)) != sorted(found):
+            assert time.monotonic() < deadline, f"found {written(tmp_path)}"
+            assert not pipeline.await_termination(0.2)
+
+    try:
+        while pipeline.progress.rows < 2:
+            assert not pipeline.await_termination(0.2)
+        topics.make("life-b1", partitions=1)
+        topics.send("life-b1", numbered(7), (0,), [now + timedelta(seconds=1)])
+        wait_for((1, 7))
+        with topics.away():
+            assert not pipeline.await_termination(3)
+        topics.send("life-a", numbered(2), (0,), [now + timedelta(seconds=1.5)])
+        topics.send("life-b1", numbered(8), (0,), [now + timedelta(seconds=2)])
+        wait_for((1, 7), (2, 7), (1, 8), (2, 8))
+        assert pipeline.progress.late == 0
+    finally:
+        pipeline.stop()
+
+
+def test_profile_reads_a_stretch_of_topics_by_offsets_or_by_time(topics: Topics, spark: SparkSession, tmp_path: Path) -> None:
+    topics.make("span-a", "span-b", partitions=1)
+    for name in ("span-a", "span-b"):
+        topics.send(name, numbered(*range(60)), (0,), [moment(k) for k in range(60)])
+    request = PlanRequest.model_validate({"query": PAIR.query.model_dump(mode="json")})
+
+    def rows(**options: str) -> dict[str, int]:
+        bindings = Bindings.model_validate(pair(topics, "span", tmp_path, a={"options": options}) | {"sink": {"format": "kafka", "topic": "nowhere"}})
+        return read_stretch(request, bindings, spark, 600, lambda step, share: None).in_stretch
+
+    assert rows(startingOffsets="latest", maxOffsetsPerTrigger="10") == {"a": 60, "b": 60}
+    assert rows(startingOffsets=json.dumps({"span-a": {"0": 20}}), endingOffsets=json.dumps({"span-a": {"0": 50}})) == {"a": 30, "b": 30}
+    assert rows(startingTimestamp=str(round(moment(45).timestamp() * 1000))) == {"a": 15, "b": 15}
+
+
+def refused(bindings: dict[str, Any], spark: SparkSession) -> dict[str, str]:
+    with pytest.raises(BindingError) as raised:
+        spark_adapter.compile(PAIR, bindings, spark)
+    return dict(raised.value.faults)
+
+
+def test_wrong_servers_topics_schemas_and_keys_are_each_a_sentence_before_anything_starts(
+    topics: Topics, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.make("right-a", "right-b", "right-out", partitions=1)
+    to_topic = {"format": "kafka", "topic": "right-out"}
+
+    def changed(sink: Any = None, **sources: Any) -> dict[str, str]:
+        return refused(pair(topics, "right", tmp_path, **sources) | ({} if sink is None else {"sink": sink}), spark)
+
+    assert changed(a={"topic": "rigth-a"}) == {"/streams/a/source/topic": f"there is no topic 'rigth-a' at {topics.address}; did you mean 'right-a'?"}
+    assert list(changed(a={"on_bad": {"topic": "nowhere"}})) == ["/streams/a/source/on_bad/topic"]
+    assert list(changed(to_topic | {"topic": "nowhere"})) == ["/sink/topic"]
+    found = changed(a={"servers": "no-such-host.invalid:1"})
+    assert found["/streams/a/source/servers"].startswith("no Kafka broker answers at 'no-such-host.invalid:1': No resolvable bootstrap urls")
+    monkeypatch.setattr(brokers, "SECONDS", 1)
+    found = changed(a={"servers": "127.0.0.1:1"})
+    assert found["/streams/a/source/servers"].startswith("no Kafka broker answers at '127.0.0.1:1': Timed out")
+    found = changed(a={"value": {"format": "json", "schema": "id NUMBERISH"}})
+    assert "NUMBERISH" in found["/streams/a/source/value/schema"]
+    found = changed(a={"value": {"format": "json", "schema": "id BIGINT, x BIGINT, Record INT"}})
+    assert found["/streams/a/source/value/schema"].startswith("Record is a column of every topic's records")
+    found = changed(to_topic | {"key": "a.nothing"})
+    assert found["/sink/key"].startswith("the key 'a.nothing' cannot be resolved")
+    found = changed(to_topic, a={"servers": topics.address.replace("127.0.0.1", "localhost")})
+    assert found == {"/sink/servers": "servers is required: the streams have no brokers, or not all the same, that could be the sink's"}
+    assert not (tmp_path / "checkpoint").exists()

@@ -22,12 +22,13 @@ from spark_adapter.stem.shelf import from_file
 from spark_adapter.stem.state import Notes, expanded
 from tests.spark_adapter.nested_loop import Row
 from tests.spark_adapter.plans import bindings_of, make_plan, make_query
-from tests.spark_adapter.runs import SCHEMA, Job, generated, ids, run, true_ids
+from tests.spark_adapter.runs import SCHEMA, Job, generated, ids, run, started, true_ids
 
 pytestmark = pytest.mark.spark
 
 QUERY = make_query({"a": 9, "b": 6, "c": 12}, ["a.x = b.x", "b.y = c.y"])
 PLAN = make_plan(QUERY, [["a", "b"], "c"])
+FLAT = make_plan(QUERY, ["a", "b", "c"])
 ROWS = generated(QUERY, 120, seed=5, values=12)
 
 
@@ -36,7 +37,10 @@ def more(folder: Path, first: int, last: int) -> None:
     for name, listed in ROWS.items():
         (folder / name).mkdir(exist_ok=True)
         lines = [json.dumps({**row, "ts": row["ts"].isoformat()}) + "\n" for row in listed[first:last]]
-        (folder / name / f"{first}.json").write_text("".join(lines))
+        # A pipeline may be looking: the file is complete when it gets its name.
+        draft = folder / name / f".{first}"
+        draft.write_text("".join(lines))
+        draft.rename(folder / name / f"{first}.json")
 
 
 def so_far(last: int) -> Mapping[str, Sequence[Row]]:
@@ -136,6 +140,24 @@ def test_a_batch_that_was_begun_is_worked_off_by_the_cells_it_was_begun_with(spa
     started_with(spark, tmp_path, 4)
     assert ids(QUERY, tmp_path) == true_ids(QUERY, ROWS)
     assert held(spark, tmp_path).grid.cells == 4
+
+
+def test_a_plan_that_took_over_while_it_ran_goes_on_in_other_cells(spark: SparkSession, tmp_path: Path) -> None:
+    """With its subresult, though the start names the plan of before."""
+    more(tmp_path, 0, 40)
+    bound = {"watermark": "3 seconds"}
+    pipeline = started(spark, Job(FLAT, tmp_path, 2, more=bound | {"trigger": {}}))
+    pipeline._running().processAllAvailable()
+    pipeline.change(PLAN)
+    more(tmp_path, 40, 80)
+    pipeline._running().processAllAvailable()
+    pipeline.stop()
+    more(tmp_path, 80, 120)
+    after = run(spark, Job(FLAT, tmp_path, 3, more=bound))
+    assert after.plan == PLAN
+    assert ["a", "b"] in [state["streams"] for state in after.progress.statistics["states"]]
+    assert ids(QUERY, tmp_path) == true_ids(QUERY, ROWS)
+    assert held(spark, tmp_path).grid.cells == 3
 
 
 def test_what_goes_wrong_is_said_and_nothing_is_lost(spark: SparkSession, tmp_path: Path) -> None:

@@ -112,6 +112,10 @@ def test_all_faults_come_together(document: dict[str, Any], spark: SparkSession,
         ({"columns": {"k": "1 + length(JAVA_METHOD('java.util.UUID', 'randomUUID'))"}}, "/streams/a/columns/k", "runs Java code"),
         ({"columns": {"k": "identifier('re' || 'flect')('java.util.UUID', 'randomUUID')"}}, "/streams/a/columns/k", "uses identifier()"),
         ({"columns": {"k": "k + CAST(rand() * 2 AS INT)"}}, "/streams/a/columns/k", "is not the same every time it is computed"),
+        ({"where": "k"}, "/streams/a/where", "the condition on a, 'k', is BIGINT; it must be true or false, for example k > 0"),
+        ({"where": "missing > 0"}, "/streams/a/where", "cannot be resolved"),
+        ({"where": "k IN (SELECT id FROM range(3))"}, "/streams/a/where", "uses a subquery"),
+        ({"where": "rand() < 0.5"}, "/streams/a/where", "is not the same every time it is computed"),
         ({"columns": {"q": "k"}}, "/streams/a/columns/q", "no predicate of the plan uses a.q; those it uses are k, t"),
     ],
 )
@@ -143,7 +147,9 @@ def test_a_missing_binding_and_a_missing_column_are_named(document: dict[str, An
 @pytest.mark.spark
 def test_rows_that_can_be_in_no_result_are_left_out(document: dict[str, Any], spark: SparkSession, tmp_path: Path) -> None:
     good = '{"k": 1, "t": "2026-01-01T00:00:00Z", "ts": "2026-01-01T00:00:00Z"}'
-    (tmp_path / "a" / "0.json").write_text("\n".join([good, '{"k": 1, "t": "2026-01-01T00:00:00Z"}', '{"ts": "2026-01-01T00:00:00Z"}']))
+    not_let_in = [good.replace("1", number, 1) for number in ("-1", "0", "null")]
+    document["streams"]["a"]["where"] = "k > 0"
+    (tmp_path / "a" / "0.json").write_text("\n".join([good, *not_let_in, '{"k": 1, "t": "2026-01-01T00:00:00Z"}', '{"ts": "2026-01-01T00:00:00Z"}']))
     frame = read_streams(PLAN, Bindings.model_validate(document), spark)["a"]
     writer = frame.writeStream.format("memory").queryName("present").option("checkpointLocation", str(tmp_path / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()

@@ -40,7 +40,8 @@ def line(batch: int, rows: int, fingerprint: str = PLAN.fingerprint) -> str:
         for name in "abc"
     ]
     step = {"operator": "join-1", "input": "a", "step": 0, "target": "b", "arriving": ["a"], "joined": ["b"], "sampled": False}
-    steps = [step | {"pairs": 10.0 * rows * batch, "matched": rows * batch}]
+    met = {"pairs": 10.0 * rows * batch, "looked": 10.0 * rows * batch, "matched": rows * batch, "variance": rows * batch}
+    steps = [step | met]
     figures = {"streams": streams, "steps": steps, "states": [], "caches": [], "results": rows, "cpu_seconds": {"probe": 0.1}, "distinct": {}}
     return json.dumps({"batch": batch, "fingerprint": fingerprint, "plan": 0, "building": False} | figures)
 

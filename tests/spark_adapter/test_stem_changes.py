@@ -74,7 +74,7 @@ def held(cells: Cells, key: str, watermark: int) -> list[tuple[Any, ...]]:
     return sorted(found)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(cases(counted=True), st.data())
 def test_changes_in_every_batch_lose_and_double_nothing(case: Case, data: st.DataObject) -> None:
     cells = Cells(case.plan, case.parallelism, case.delays if data.draw(st.booleans()) else None)
@@ -85,7 +85,7 @@ def test_changes_in_every_batch_lose_and_double_nothing(case: Case, data: st.Dat
     assert found == by_definition(case.plan.query, case.batches)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.booleans().flatmap(lambda counted: queries(counted, 4)), st.integers(0, 1000), st.data())
 def test_changes_while_something_is_built_lose_and_double_nothing(query: Query, seed: int, data: st.DataObject) -> None:
     """Building takes many batches; on the way other plans come, by a change or a restart, some batches are run twice, and copies are lost."""
@@ -145,28 +145,27 @@ def _without_names(store: Memory) -> dict[str, Any]:
     return {"pieces": pieces, "plans": notes.plans, "modules": notes.modules, "building": copy.deepcopy(notes.building), "counts": notes.counts}
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        pytest.param(FLAT, OTHER_ORDERS, id="orders"),
-        pytest.param(FLAT, CACHED, id="caches on"),
-        pytest.param(CACHED, FLAT, id="caches off"),
-        *(pytest.param(TREES[one], TREES[other], id=f"{one} to {other}") for one, other in itertools.permutations(TREES, 2)),
-    ],
-)
-def test_every_kind_of_change_and_back_gives_the_rows_of_the_definition(slow: None, before: Plan, after: Plan) -> None:
-    batches = [(_disordered(batch), watermark - 2 * SECOND) for batch, watermark in steady(CHAIN, seconds=18, per_second=3, values=4, seed=3)]
-    cells = Cells(before)
+def test_every_kind_of_change_gives_the_rows_of_the_definition(slow: None) -> None:
+    """One run through orders, caches on and off, and from every tree to every other; each is whole before the next comes."""
+    trees = ["flat", "left", "flat", "bushy", "flat", "mixed", "left", "bushy", "left", "mixed", "bushy", "mixed", "flat"]
+    assert set(itertools.pairwise(trees)) == set(itertools.permutations(TREES, 2))
+    tour = [OTHER_ORDERS, FLAT, CACHED, FLAT, *(TREES[name] for name in trees[1:])]
+    batches = [(_disordered(batch), watermark - 2 * SECOND) for batch, watermark in steady(CHAIN, seconds=120, per_second=2, values=3, seed=3)]
+    waiting = iter(enumerate(tour, 2))
+    cells, number = Cells(FLAT), 1
     found: Results = Counter()
     for n, (batch, watermark) in enumerate(batches):
-        if n == 6:
-            cells.change(after)
-        if n == 13:
-            cells.change(before)
+        if n >= 6 and notes_of(cells).plans == [number]:
+            if number > len(tour):
+                batches = batches[:n]
+                break
+            number, plan = next(waiting)
+            cells.change(plan)
         found += cells.work_off(batch, watermark)
+    assert notes_of(cells).plans == [len(tour) + 1]
+    assert sum(bool(outcome.statistics["building"]) for outcome in cells.outcomes) > 2 * len(trees), "what a tree keeps takes some batches to build"
     assert found == by_definition(CHAIN, batches)
     assert found.total() > 100
-    assert notes_of(cells).plans[-1] == 3
 
 
 @pytest.mark.parametrize("after", [OTHER_ORDERS, CACHED, with_shares(FLAT, {("join-1", "a", 0): 0.5})], ids=["orders", "caches", "allowances"])
@@ -201,7 +200,7 @@ def test_a_change_that_an_earlier_start_has_overruled_is_passed_over() -> None:
 
 
 def test_the_way_of_the_plan_before_is_taken_until_the_new_subresult_is_whole_and_then_it_is_let_go(slow: None) -> None:
-    batches = steady(CHAIN, seconds=30, per_second=4, values=6)
+    batches = steady(CHAIN, seconds=26, per_second=4, values=6)
     cells = Cells(MIXED)
     ways = []
     for n, (batch, watermark) in enumerate(batches):
@@ -230,37 +229,37 @@ def test_a_subresult_that_was_built_is_the_one_that_was_always_kept(slow: None, 
     flat, left = make_plan(query, ["a", "b", "c", "d"]), make_plan(query, [[["a", "b"], "c"], "d"])
     always, built = Cells(left), Cells(flat)
     compared = 0
-    for n, (batch, watermark) in enumerate(steady(query, seconds=24, per_second=3, values=4)):
+    for n, (batch, watermark) in enumerate(steady(query, seconds=18, per_second=3, values=4)):
         if n == 4:
             built.change(left)
         assert built.work_off(batch, watermark) == always.work_off(batch, watermark)
         for key in notes_of(built).modules if n >= 4 else ():
             assert held(built, key, watermark) == held(always, key, watermark)
             compared += 1
-    assert compared > 20
+    assert compared > 12
 
 
 def test_building_takes_no_more_of_any_batch_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By counted work: some thousand rows in a window, a tenth of that a batch."""
-    monkeypatch.setattr(operator, "LEAST", 500.0)
+    """By counted work: a thousand rows in a window, a tenth of that a batch."""
+    monkeypatch.setattr(operator, "LEAST", 250.0)
     monkeypatch.setattr(operator, "SHARE", 0.02)
-    query = make_query({"a": 20, "b": 20, "c": 20}, ["a.x = b.x", "b.y = c.y"])
-    batches = steady(query, seconds=34, per_second=100, values=300)
+    query = make_query({"a": 10, "b": 10, "c": 10}, ["a.x = b.x", "b.y = c.y"])
+    batches = steady(query, seconds=24, per_second=100, values=150)
     cells = Cells(make_plan(query, ["a", "b", "c"]))
     built = []
     for n, (batch, watermark) in enumerate(batches):
-        if n == 21:
+        if n == 11:
             cells.change(make_plan(query, [["a", "b"], "c"]))
         cells.work_off(batch, watermark)
         work = cells.outcomes[-1].statistics["work"]
         if work["building"]:
             built.append(work["building"])
             # The last rows that are taken may have more partners than those before.
-            assert work["building"] <= 1.2 * max(500.0, 0.02 * work["own"])
+            assert work["building"] <= 1.2 * max(250.0, 0.02 * work["own"])
             assert work["own"] > 300
     assert cells.outcomes[-1].statistics["plan"] == 2
     assert len(built) >= 5
-    assert sum(built) > 2000, "a row of the window each, and what it found"
+    assert sum(built) > 1000, "a row of the window each, and what it found"
 
 
 def test_rows_that_are_alike_and_die_together_are_built_once(slow: None) -> None:
@@ -302,7 +301,7 @@ def test_a_row_that_comes_below_the_mark_is_built_once(slow: None) -> None:
     assert found.total() == 30
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(cases(counted=True))
 def test_a_program_is_read_as_it_was_written(case: Case) -> None:
     program = program_of(case.plan, {stream.name: 2 for stream in case.plan.query.streams}, {"s0": 5}, "run")

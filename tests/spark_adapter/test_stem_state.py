@@ -53,6 +53,17 @@ def test_merging_changes_no_result_nor_does_another_plan_amid_it(case: Case, fan
 
 
 @settings(max_examples=30, deadline=None)
+@given(st.booleans().flatmap(lambda counted: cases(counted)), st.booleans())
+def test_probes_by_scan_and_by_index_give_the_same_rows(case: Case, scanned: bool) -> None:
+    cells, found = Cells(case.plan, case.parallelism), Results()
+    with merging(2), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(probes, "scan_is_cheaper", lambda *_: scanned)
+        for batch, watermark in case.batches:
+            found += cells.work_off(batch, watermark)
+    assert found == by_definition(case.plan.query, case.batches)
+
+
+@settings(max_examples=30, deadline=None)
 @given(st.booleans().flatmap(lambda counted: cases(counted)), st.integers(2, 4), st.data())
 def test_a_batch_that_is_run_again_here_or_elsewhere_gives_the_same_rows(case: Case, fan: int, data: st.DataObject) -> None:
     """Spark takes back what a batch put into the store; the shelf keeps what it was given, loses some of it, or is another worker's."""

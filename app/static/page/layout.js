@@ -4,27 +4,44 @@
 // comes first: the walk begins where the plan begins, top left. A join stands half-way between its first and its last
 // input; its bands come in side by side, as wide as they are. Tables stand among the streams; nothing flows from them.
 
-// In px. `gap` is between a join and the next, where bands turn; `outlet` is to the right of the root, for the results.
-const ROOMY = { label: 158, box: 104, state: 26, gap: 84, outlet: 96, margin: 14 };
-const COMPACT = { label: 104, box: 86, state: 20, gap: 66, outlet: 74, margin: 8 };
-const LONGEST_LABEL = 240;
+// In px. `gap` is between a join and the next, where bands turn; `outlet` is to the right of the root, for the results; `longest` is how long a
+// stream's label may be. The tight form leaves out whatever would stand over a band.
+const SIZES = [
+  { form: "roomy", label: 158, longest: 240, box: 104, state: 26, gap: 84, outlet: 96, margin: 14 },
+  { form: "compact", label: 104, longest: 240, box: 86, state: 20, gap: 66, outlet: 74, margin: 8 },
+  { form: "tight", label: 62, longest: 96, box: 60, state: 12, gap: 26, outlet: 52, margin: 6 },
+];
+const READABLE = 0.8; // a form is used where the whole tree fits the width at this scale
 const LETTER = 7.2; // width of one, on average
 const ROW = [
   [14, 48],
   [40, 40],
   [Infinity, 32],
 ]; // up to so many streams: px a row
-const DEEP = 6; // joins one after the other, from which on the form is tighter
 const BOX_HEIGHT = 42;
 const LEAST_STATE = 4;
 const BAND = { least: 1.5, most: 18 };
 
 export const labelOf = (operator) => operator.streams.join("⋈");
 
-/** {nodes, size, compact, width, height, labelWidth}; nodes in the order of the walk, each with its place, its band and its state. */
-export function layout(plan, bytesOf, compact = false) {
+/** The form in which a plan is drawn where there is so much width: the roomiest in which all of it, root included, can be seen and read. */
+export function sizeFor(plan, room) {
+  const depth = Math.max(...columnsOf(plan).values());
+  const wide = (size) => beginning(plan, size) + Math.max(1, depth) * (size.gap + size.box + size.state) + size.outlet;
+  return SIZES.find((size) => wide(size) * READABLE <= room) ?? SIZES.at(-1);
+}
+
+const labelWidthOf = (plan, size) => {
+  const longest = Math.max(...[...plan.query.streams, ...(plan.query.tables ?? [])].map((leaf) => Math.min(leaf.name.length, 30)));
+  return Math.min(size.longest, Math.max(size.label, longest * LETTER + 14));
+};
+
+/** Where the bands of streams begin. */
+const beginning = (plan, size) => size.margin + labelWidthOf(plan, size) + size.state + 6;
+
+/** {nodes, size, width, height, labelWidth}; nodes in the order of the walk, each with its place, its band and its state. */
+export function layout(plan, bytesOf, size = SIZES[0]) {
   const columns = columnsOf(plan);
-  const size = compact || Math.max(...columns.values()) > DEEP ? COMPACT : ROOMY;
   const streams = new Map(plan.query.streams.map((stream) => [stream.name, stream]));
   const tables = tablesOf(plan);
   const operators = new Map(plan.operators.map((operator) => [operator.id, operator]));
@@ -43,8 +60,6 @@ export function layout(plan, bytesOf, compact = false) {
   }
   const nodes = new Map(walk.map((node) => [node.id, node]));
   const leaves = walk.filter((node) => !node.operator);
-  const longest = Math.max(...leaves.map((leaf) => Math.min(leaf.id.length, 30)));
-  const labelWidth = Math.min(LONGEST_LABEL, Math.max(size.label, longest * LETTER + 14));
   const row = ROW.find(([most]) => leaves.length <= most)[1];
   const fastest = Math.max(...walk.map((node) => node.rate), Number.MIN_VALUE);
   const largest = Math.max(...walk.map((node) => node.bytes), Number.MIN_VALUE);
@@ -52,7 +67,7 @@ export function layout(plan, bytesOf, compact = false) {
     node.band = Math.max(BAND.least, BAND.most * Math.sqrt(node.rate / fastest));
     node.side = node.bytes > 0 ? Math.max(LEAST_STATE, size.state * Math.sqrt(node.bytes / largest)) : 0;
   }
-  const first = size.margin + labelWidth + size.state + 6; // where the bands of streams begin
+  const first = beginning(plan, size);
   leaves.forEach((leaf, i) => Object.assign(leaf, { y: size.margin + row * (i + 0.5), height: row, out: first }));
   for (const operator of plan.operators) {
     const node = nodes.get(operator.id);
@@ -74,9 +89,8 @@ export function layout(plan, bytesOf, compact = false) {
   const rootNode = nodes.get(root);
   return {
     nodes: walk,
-    labelWidth,
+    labelWidth: labelWidthOf(plan, size),
     size,
-    compact: size === COMPACT,
     width: rootNode.out + size.outlet,
     height: Math.max(...heights, size.margin + row * leaves.length) + size.margin,
   };

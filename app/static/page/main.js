@@ -10,6 +10,7 @@ import { openJson } from "./json.js";
 import { Background, Lane, QUIET } from "./lane.js";
 import { fragmentOf, requestIn } from "./link.js";
 import { startSensitivity } from "./sensitivity.js";
+import { openSql } from "./sql.js";
 import { emit, load, on, shown, state, view } from "./state.js";
 import { showFigures, showWhy } from "./summary.js";
 import { startTakeaway } from "./takeaway.js";
@@ -187,7 +188,18 @@ on("loaded", () => {
   picker.value = state.example;
 });
 byId("paste").addEventListener("click", openJson);
+byId("paste-sql").addEventListener("click", openSql);
 window.addEventListener("hashchange", fromAddress);
+
+// A recorded run is looked at now and then: its modules are fetched when somebody does.
+const runs = () => import("./run.js");
+byId("open-run").addEventListener("click", () => byId("run-files").click());
+byId("run-files").addEventListener("change", async (event) => {
+  const files = [...event.target.files];
+  event.target.value = "";
+  if (files.length) (await runs()).openRun(files);
+});
+byId("close-run").addEventListener("click", async () => (await runs()).closeRun());
 
 startCompare(background);
 startFrontier(background);

@@ -2,13 +2,12 @@
 // every state that is kept. Pointing at an input, or moving to it by keyboard, shows the order in which it probes.
 
 import { h, svg } from "./dom.js";
-import { labelOf, layout } from "./layout.js";
+import { labelOf, layout, sizeFor } from "./layout.js";
 import * as words from "./words.js";
 
-const ZOOM = { least: 0.2, most: 2.5, step: 1.25, readable: 0.66, roomy: 1.3 };
+const ZOOM = { least: 0.2, most: 2.5, step: 1.25, legible: 0.5, roomy: 1.3 };
 const MOST_NAMES = 6;
 const FAR = 520; // px: a band longer than this says at its end whose it is
-const NARROW = 560; // px: a box below this is drawn in a tighter form
 
 /** The light colours, spelled out, for a file that has no page around it. */
 const FILE_STYLE = `
@@ -23,8 +22,9 @@ export class TreePane {
   #plan = null;
   #zoom = 0; // 0: as large as is readable and fits
   #drawing = null;
-  #compact = false;
+  #size = null;
   #again = null;
+  #fresh = true; // nobody has scrolled this drawing yet
   #room = { width: 0, height: 0 };
 
   /** `point(plan, node)` hears which part is pointed at, or null. */
@@ -48,7 +48,7 @@ export class TreePane {
   /** Its size is read here only: to read it after a drawing has changed would lay out the whole page once more. */
   #resized() {
     this.#room = { width: this.box.clientWidth, height: this.box.clientHeight };
-    if (this.#again && this.#room.width && this.#compact !== this.#room.width < NARROW) this.#again();
+    if (this.#again && this.#room.width && this.#size !== sizeFor(this.#plan, this.#room.width)) this.#again();
     else this.#place();
   }
 
@@ -59,12 +59,14 @@ export class TreePane {
     this.#plan = plan;
     this.title.textContent = title;
     if (!this.#room.width) this.#resized();
-    this.#compact = this.#room.width < NARROW;
-    this.#drawing = draw(plan, this.label, moved, mark, (node) => this.#pointed(node), this.#compact);
+    this.#size = sizeFor(plan, this.#room.width);
+    this.#drawing = draw(plan, this.label, moved, mark, (node) => this.#pointed(node), this.#size);
     this.#again = () => this.show(plan, title, moved, mark);
     this.#place();
     this.box.replaceChildren(this.#drawing.svg);
     if (left || top) this.box.scrollTo(left, top);
+    else if (this.#fresh) this.#toRoot();
+    this.#fresh = false;
     if (focused !== null) {
       const again = this.#drawing.parts.find((part) => part.getAttribute("data-key") === focused);
       (again ?? this.#drawing.parts[0])?.focus({ preventScroll: true });
@@ -77,9 +79,17 @@ export class TreePane {
     this.point(this.#plan, node);
   }
 
+  /** A tree that is too large to be seen whole is seen from its root. */
+  #toRoot() {
+    const { width, root } = this.#drawing;
+    const scale = this.#scale();
+    if (width * scale > this.#room.width) this.box.scrollTo(width * scale, root.y * scale - this.#room.height / 2);
+  }
+
   /** Back to the size that suits the drawing. */
   unzoom() {
     this.#zoom = 0;
+    this.#fresh = true;
     this.box.scrollTo(0, 0);
   }
 
@@ -99,7 +109,7 @@ export class TreePane {
     if (this.#zoom) return this.#zoom;
     const { width, height } = this.#drawing;
     const fits = Math.min((this.#room.width - 2) / width, Math.max(1, (this.#room.height - 2) / height));
-    return Math.min(ZOOM.roomy, Math.max(ZOOM.readable, fits));
+    return Math.min(ZOOM.roomy, Math.max(ZOOM.legible, fits));
   }
 
   #place() {
@@ -127,8 +137,8 @@ function svgFile({ svg: drawing, width, height }) {
 
 // Drawing
 
-function draw(plan, label, moved, mark, pointed, compact) {
-  const place = layout(plan, words.streamBytes, compact);
+function draw(plan, label, moved, mark, pointed, size) {
+  const place = layout(plan, words.streamBytes, size);
   const bands = [];
   const parts = [];
   for (const node of place.nodes) {
@@ -183,7 +193,7 @@ function draw(plan, label, moved, mark, pointed, compact) {
     steps.replaceChildren(...(node ? stepMarks(node, place.nodes) : []));
     pointed(node);
   }
-  return { svg: drawing, parts, width: place.width, height: place.height };
+  return { svg: drawing, parts, root, width: place.width, height: place.height };
 }
 
 const TURN = 62; // px
@@ -198,8 +208,9 @@ function bandPath(node) {
 function streamPart(plan, node, place) {
   const right = place.size.margin + place.labelWidth;
   const most = Math.floor(place.labelWidth / 7.2);
-  const window = place.compact ? "" : ` × ${words.windowOf(node.stream.window)}`;
-  const sub = `${words.amount(node.rate)}/s${window} · ${words.bytes(node.bytes)}`;
+  const { form } = place.size;
+  const window = form === "roomy" ? ` × ${words.windowOf(node.stream.window)}` : "";
+  const sub = `${words.amount(node.rate)}/s${form === "tight" ? "" : `${window} · ${words.bytes(node.bytes)}`}`;
   return svg(
     "g",
     { class: "part stream" },
@@ -210,7 +221,7 @@ function streamPart(plan, node, place) {
     node.dock && node.dock.x - node.out > FAR
       ? svg("text", { class: "sub", x: node.dock.x - TURN - 12, y: node.y - node.band / 2 - 3, "text-anchor": "end" }, node.id)
       : null,
-    badges(plan, node, place.compact),
+    badges(plan, node, place.size),
   );
 }
 
@@ -243,7 +254,8 @@ function tablePart(plan, node, place) {
 
 function joinPart(plan, node, place) {
   const { operator } = node;
-  const { box, state } = place.size;
+  const { box, state, form } = place.size;
+  const labelled = form !== "tight"; // there is room beside the box
   const top = node.y - node.height / 2;
   const kind = operator.kind === "mjoin" ? `⋈${subscript(operator.inputs.length)}` : "⋈";
   return svg(
@@ -253,9 +265,9 @@ function joinPart(plan, node, place) {
     svg("text", { class: "name", x: node.x + box / 2, y: node.y - 3, "text-anchor": "middle" }, `${kind} ${operator.id}`),
     svg("text", { class: "sub", x: node.x + box / 2, y: node.y + 12, "text-anchor": "middle" }, `${words.cpu(operator.cpu)} CPU`),
     node.side ? stateSquare(node, node.x + box + state / 2 + 4) : null,
-    node.user ? svg("text", { class: "sub", x: node.out + 16, y: node.y - node.band / 2 - 5 }, `${words.amount(node.rate)}/s`) : null,
-    node.side ? svg("text", { class: "sub", x: node.x + box + 4, y: node.y + node.side / 2 + 13 }, words.bytes(node.bytes)) : null,
-    badges(plan, node, place.compact),
+    labelled && node.user ? svg("text", { class: "sub", x: node.out + 16, y: node.y - node.band / 2 - 5 }, `${words.amount(node.rate)}/s`) : null,
+    labelled && node.side ? svg("text", { class: "sub", x: node.x + box + 4, y: node.y + node.side / 2 + 13 }, words.bytes(node.bytes)) : null,
+    badges(plan, node, place.size),
   );
 }
 
@@ -277,11 +289,12 @@ function stateSquare(node, x) {
   );
 }
 
-/** Caches and allowances of an input: on a stream's band, above a join's box. */
-function badges(plan, node, compact) {
-  let x = node.operator ? node.x + 4 : (node.spot?.x ?? 0) + 11; // beside where the number of a step may stand
-  const y = node.operator ? node.y - node.height / 2 - 19 : node.y - 8;
-  return marksOf(plan, node, compact).map(({ kind, text }) => {
+/** Caches and allowances of an input: on a stream's band, above a join's box; where bands are short, above a stream's name. */
+function badges(plan, node, { form, margin }) {
+  const short = form === "tight" && node.stream;
+  let x = node.operator ? node.x + 4 : short ? margin : (node.spot?.x ?? 0) + 11; // beside where the number of a step may stand
+  const y = node.operator ? node.y - node.height / 2 - 19 : short ? node.y - node.height / 2 : node.y - 8;
+  return marksOf(plan, node, form !== "roomy").map(({ kind, text }) => {
     const width = text.length * 5.8 + 10;
     const badge = svg(
       "g",

@@ -10,6 +10,7 @@
 | binary_tree, linearised | the best binary tree, and the best over an order of the streams | bjtree |
 | bounds, blocks, staircases, questions | the exact search, and what it is asked | tests/solvers/reference |
 | seeds | plans that it starts from | state_removal, state_selection |
+| cached | what partial results count for at least where caches may answer for them | caches/figures |
 | unions, ledger, regions | joins of a handful of blocks, for graphs too large for a table | tests/solvers/reference |
 
 Every compiled function has a test named after it in tests/solvers/compiled, and its plain Python under `py_func`.

@@ -43,7 +43,7 @@ def partial_results(sets: Sets, made: float, stop: Ints) -> Floats:
     what the smallest such set does.
     """
     total, n = sets.mask.size, sets.n
-    masks, sizes, arounds = sets.mask, sets.size, sets.around
+    masks, partial, arounds = sets.mask, sets.partial, sets.around
     keys, places, multiplier, shift = sets.keys, sets.places, sets.multiplier, sets.shift
     costs = np.zeros((total, n))
     if made == 0.0:
@@ -58,7 +58,7 @@ def partial_results(sets: Sets, made: float, stop: Ints) -> Floats:
             open_ &= open_ - 1
             above = find(keys, places, multiplier, shift, masks[s] | (1 << x))
             if above != total - 1:
-                costs[s, 1] = min(costs[s, 1], made * sizes[above], costs[above, 1])
+                costs[s, 1] = min(costs[s, 1], made * partial[above], costs[above, 1])
                 for t in range(2, n):
                     costs[s, t] = min(costs[s, t], costs[above, t - 1])
     for s in range(total):

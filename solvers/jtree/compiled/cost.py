@@ -161,4 +161,4 @@ def scanning(sets: Sets, prices: Prices, visited: int, target: int) -> float:
     """What a probe that can only scan adds, per 1/T."""
     if prices.weights.scan == 0.0 or sets.equal_around[visited] & sets.mask[target]:
         return 0.0
-    return float(prices.weights.scan * (sets.size[visited] * sets.size[target]))
+    return float(prices.weights.scan * (sets.partial[visited] * sets.size[target]))

@@ -73,7 +73,8 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, l
     not looked at: where a pipeline cannot afford its best order, the answer is above that of the best orders, by how much is not known.
     Afterwards `scratch.to_go` holds for every union of blocks what it costs to go on from it.
     """
-    masks, sizes, paces, around, equal_around = sets.mask, sets.size, sets.pace, sets.around, sets.equal_around
+    masks, sizes, partial, paces = sets.mask, sets.size, sets.partial, sets.pace
+    around, equal_around = sets.around, sets.equal_around
     keys, places, multiplier, shift = sets.keys, sets.places, sets.multiplier, sets.shift
     made, scan = prices.made, prices.weights.scan
     unions, to_go = scratch.unions, scratch.to_go
@@ -106,7 +107,7 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, l
                 union = find(keys, places, multiplier, shift, mask | masks[blocks[k]])
                 # As much as the richest of its blocks can afford, whichever way leads to this union.
                 most = max(to_go[u], largest[k])
-                if sizes[union] > most and grown != full:
+                if partial[union] > most and grown != full:
                     continue
                 to_go[grown] = most
                 unions[grown] = union + 1
@@ -128,9 +129,9 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, l
                 continue
             step = to_go[u | (1 << k)]
             if scans and equal_around[here] & masks[blocks[k]] == 0:
-                step += scan * (sizes[here] * sizes[blocks[k]])
+                step += scan * (partial[here] * sizes[blocks[k]])
             best = min(best, step)
-        to_go[u] = best + made * sizes[here] if u & (u - 1) else best
+        to_go[u] = best + made * partial[here] if u & (u - 1) else best
     for place in range(count):
         u = unions[listed + place]
         unions[u], unions[beside + u], unions[listed + place] = 0, 0, 0
@@ -165,7 +166,7 @@ def wide_mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: i
             if sets.mask[blocks[k]] & sets.around[s]:
                 above = place_of(sets, mask | sets.mask[blocks[k]])
                 best = min(best, to_go[above] + scanning(sets, prices, s, blocks[k]))
-        to_go[s] = best + prices.made * sets.size[s] if width > 1 else best
+        to_go[s] = best + prices.made * sets.partial[s] if width > 1 else best
     for k in range(m):
         cost += sets.pace[blocks[k]] * to_go[blocks[k]]
     return cost
@@ -211,7 +212,7 @@ def greedy_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int) 
                     made = place_of(sets, sets.mask[here] | sets.mask[target])
                     step = scanning(sets, prices, here, target)
                     if sets.mask[made] != whole:
-                        step += prices.made * sets.size[made]
+                        step += prices.made * sets.partial[made]
                     if step < best or following < 0:
                         best, following = step, made
             total += best
@@ -234,7 +235,7 @@ def join_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, sc
 def plain_mjoins(sets: Sets, prices: Prices, stop: Ints) -> Floats:
     """For every set the excess of its plain mjoin, from one forward pass over ways[set, first stream]."""
     total, n = sets.mask.size, sets.n
-    masks, sizes, paces = sets.mask, sets.size, sets.pace
+    masks, partial, paces = sets.mask, sets.partial, sets.pace
     keys, places, multiplier, shift = sets.keys, sets.places, sets.multiplier, sets.shift
     ways = np.full((total, n), np.inf)
     excess = np.zeros(total)
@@ -249,7 +250,7 @@ def plain_mjoins(sets: Sets, prices: Prices, stop: Ints) -> Floats:
             break
         mask = masks[s]
         inside = mask
-        made = prices.made * sizes[s]
+        made = prices.made * partial[s]
         while inside:
             x = lowest(inside)
             inside &= inside - 1

@@ -30,6 +30,8 @@ class Sets(NamedTuple):
     mask: Ints
     size: Floats
     """size(S)"""
+    partial: Floats
+    """What S counts for as a partial result of a multi-way join: size(S), or less where caches may answer for it (`cached_partials`)."""
     pace: Floats
     """Σ_{i∈S} 1/T_i"""
     bytes: Floats

@@ -73,7 +73,7 @@ def climbed(sets: Sets, prices: Prices, bounds: Bounds, start: Seeds, limits: Li
     """
     total, n = sets.mask.size, sets.n
     # As locals: a field of a tuple that is read in a loop is counted as a reference each time.
-    masks, sizes, paces, arounds = sets.mask, sets.size, sets.pace, sets.around
+    masks, partial, paces, arounds = sets.mask, sets.partial, sets.pace, sets.around
     keys, places, multiplier, shift = sets.keys, sets.places, sets.multiplier, sets.shift
     made = prices.made
     root = total - 1
@@ -186,7 +186,7 @@ def climbed(sets: Sets, prices: Prices, bounds: Bounds, start: Seeds, limits: Li
             for k in range(filled):
                 less = find(keys, places, multiplier, shift, whole & ~masks[local[k]])
                 local_less[k] = less
-                local_lack[k] = made * sizes[less] if less >= 0 else np.inf
+                local_lack[k] = made * partial[less] if less >= 0 else np.inf
                 inside = masks[local[k]]
                 while inside:
                     i = lowest(inside)
@@ -289,7 +289,7 @@ def climbed(sets: Sets, prices: Prices, bounds: Bounds, start: Seeds, limits: Li
                     first_at[firsts + a] = first_at[firsts - width + a]
                     if arounds[blocks[a]] & masks[block]:
                         both = find(keys, places, multiplier, shift, masks[blocks[a]] | masks[block])
-                        cost = made * sizes[both]
+                        cost = made * partial[both]
                         first = min(first, cost + scanning(sets, prices, block, blocks[a]))
                         first_at[firsts + a] = min(first_at[firsts + a], cost + scanning(sets, prices, blocks[a], block))
                 first_at[firsts + depth] = first

@@ -262,7 +262,7 @@ def tables(order: Ints, of_streams: Floats, ends: Ints, selectivities: Floats, o
     streams = Streams(figure[0], figure[1], figure[2], neighbours, equal_neighbours)
     listed = Listed(masks, last, keys, places, multiplier, shift)
     size, pace, bytes_, around, equal_around = figures(streams, predicates, Observed(observed_masks, observed_selectivity), listed)
-    found = (masks, size, pace, bytes_, around, equal_around)
+    found = (masks, size, size, pace, bytes_, around, equal_around)
     return Sets(n, order, *found, keys, places, multiplier, shift, neighbours, equal_neighbours, figure[3], size, pace)
 
 

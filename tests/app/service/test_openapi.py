@@ -14,7 +14,9 @@ import pytest
 from app.service.api import create_app
 from app.service.endpoints import ENDPOINTS, Endpoint
 from app.service.openapi_document import document
+from models.replan import ChangeKind, Decision, ReplanRequest
 from solvers.common.deadline import Progress
+from solvers.replan import replan
 from tests.app.serving import EXAMPLES, ROOT
 
 
@@ -107,6 +109,24 @@ def test_streams_are_documented_beside_json_where_there_are_any() -> None:
 def test_every_example_file_is_a_named_example_of_a_plan_request() -> None:
     examples = document()["paths"]["/v1/plans"]["post"]["requestBody"]["content"]["application/json"]["examples"]
     assert {name: entry["value"] for name, entry in examples.items()} == {file.stem: json.loads(file.read_text("utf-8")) for file in EXAMPLES}
+
+
+def test_examples_of_other_questions_are_bodies_that_are_answered() -> None:
+    for endpoint in ENDPOINTS:
+        files = sorted((ROOT / "openapi" / "examples" / endpoint.operation_id).glob("*.json"))
+        content = document()["paths"][endpoint.path]["post"]["requestBody"]["content"]["application/json"]
+        if endpoint.operation_id != "plan":
+            assert {name: entry["value"] for name, entry in content.get("examples", {}).items()} == {
+                file.stem: json.loads(file.read_text("utf-8")) for file in files
+            }
+        for file in files:
+            assert isinstance(endpoint.load()(endpoint.request.model_validate_json(file.read_text("utf-8"))), endpoint.answer)
+    replans = ROOT / "openapi" / "examples" / "replan"
+    answers = {file.stem: replan(ReplanRequest.model_validate_json(file.read_text("utf-8"))) for file in replans.glob("*.json")}
+    assert {name: (answer.decision, answer.kind) for name, answer in answers.items()} == {
+        "fewer_bids": (Decision.CHANGE, ChangeKind.TREE),
+        "noise": (Decision.KEEP, ChangeKind.NONE),
+    }
 
 
 def test_every_route_but_the_pages_is_in_the_document() -> None:

@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from models.plan import CacheKind, EstimateRequest, Plan, Proof
 from models.request import CacheMode, PlanRequest
 from solvers.caches.candidates import Pipelines, prefix_candidates, program_of
-from solvers.caches.given import with_given_caches
 from solvers.caches.in_plans import caches_in_plans
 from solvers.caches.joint_orders import joint_orders
 from solvers.caches.select.exhaustive import exhaustive
 from solvers.common.deadline import Deadline
-from solvers.estimate import estimate
+from solvers.estimate import estimate, with_given_caches
 from solvers.planner import plan, problem_of, search
 from tests.bench.bench_caches import KINDS, TABLE_2, sample_point
 from tests.solvers.caches.naive_pricer import price_with_caches
