@@ -231,7 +231,7 @@ function tablePart(plan, node, place) {
   const { table } = node;
   const asked = table.access === "index";
   const rows = `${words.amount(table.rows)} rows`;
-  const sub = asked ? `${rows} · asked` : `${rows} · ${words.bytes(node.bytes)}`;
+  const sub = place.size.form === "tight" ? rows : `${rows} · ${asked ? "asked" : words.bytes(node.bytes)}`;
   const [wide, high] = [Math.max(12, node.side), Math.max(14, node.side)];
   const [left, top] = [right + place.size.state / 2 - wide / 2, node.y - high / 2];
   const lid = high / 6;
