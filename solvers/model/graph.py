@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from models.request import Comparison, Query
+from models.request import Comparison, Query, Stream
 from models.table import Table
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["SMALL", "Edge", "JoinGraph", "Offer", "bits", "freshness_of", "join_graph", "product"]
+__all__ = ["SMALL", "Edge", "JoinGraph", "Offer", "bits", "freshness_of", "inputs_of", "join_graph", "product"]
 
 MODERATE = 900  # binary digits by which all factors together may differ from 1; a double has 1022
 LOOKED_THROUGH = 100  # observed sets up to which a loop is faster than numpy
@@ -332,12 +332,17 @@ class JoinGraph:
         )
 
 
+def inputs_of(query: Query) -> list[Stream | Table]:
+    """The streams, then the tables: by position."""
+    return [*query.streams, *query.tables]
+
+
 def selectivity_of(query: Query, index: int) -> float:
     """The predicate's selectivity, or 1/max(distinct) where it is left out."""
     predicate = query.predicates[index]
     if predicate.selectivity is not None:
         return predicate.selectivity
-    distinct = {entry.name: entry.distinct for entry in (*query.streams, *query.tables)}
+    distinct = {entry.name: entry.distinct for entry in inputs_of(query)}
     sides = [side.split(".", 1) for side in (predicate.left, predicate.right)]
     return min(1.0, 1.0 / max(distinct[stream][attribute] for stream, attribute in sides))
 
@@ -345,7 +350,7 @@ def selectivity_of(query: Query, index: int) -> float:
 def join_graph(query: Query) -> JoinGraph:
     """The graph of a validated query."""
     streams, tables = query.streams, query.tables
-    position = {entry.name: i for i, entry in enumerate((*streams, *tables))}
+    position = {entry.name: i for i, entry in enumerate(inputs_of(query))}
     rows = [stream.window.rows for stream in streams]
     window_tuples = [float(n) if n is not None else stream.rate * (stream.window.seconds or 0.0) for n, stream in zip(rows, streams, strict=True)]
     window_seconds = [
@@ -364,7 +369,7 @@ def join_graph(query: Query) -> JoinGraph:
         window_seconds=(*window_seconds, *(math.inf for _ in tables)),
         window_tuples=(*window_tuples, *(table.rows for table in tables)),
         row_windows=(*(n is not None for n in rows), *(True for _ in tables)),
-        tuple_bytes=tuple(entry.tuple_bytes for entry in (*streams, *tables)),
+        tuple_bytes=tuple(entry.tuple_bytes for entry in inputs_of(query)),
         edges=tuple(
             Edge(
                 position[predicate.left.split(".", 1)[0]],

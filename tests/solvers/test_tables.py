@@ -9,13 +9,14 @@ import pytest
 
 from models.check import CheckCase
 from models.method import Method
-from models.plan import EstimateRequest, Plan, Proof
+from models.plan import DiffRequest, EstimateRequest, Plan, Proof
 from models.replan import Decision, ReplanRequest
 from models.request import CacheMode, Objective, Options, PlanRequest, Query, Resources
 from models.table import AccessKind
 from solvers.check import price_again
 from solvers.common.deadline import Deadline
 from solvers.common.errors import BindError, MethodError
+from solvers.diff import diff
 from solvers.estimate import estimate
 from solvers.frontier import frontier as frontier_of
 from solvers.jtree.exact import frontier_search
@@ -143,6 +144,8 @@ def test_a_table_is_kept_where_memory_allows_and_asked_where_it_does_not() -> No
     assert free.cost.memory_bytes == pytest.approx(2e8 + 8e7)
     assert tight.cost.memory_bytes == pytest.approx(8e7)
     assert free.fingerprint != tight.fingerprint
+    said = diff(DiffRequest(before=free, after=tight))
+    assert "customers was kept; now asked by id" in said.structure and not said.same_structure
     (operator,) = tight.operators
     assert [state.input for state in operator.states] == ["products"], "orders is probed by nobody, customers is asked"
     assert [pipeline.input for pipeline in operator.pipelines] == ["orders"]

@@ -165,7 +165,7 @@ class _Join:
                     if before | own not in grown or whole < grown[before | own][0]:
                         grown[before | own] = whole, (*chosen, own)
             sums = grown
-        best = (math.inf, 0, ())
+        best: tuple[float, int, tuple[int, ...]] = (math.inf, 0, ())
         for indexed in sorted(sums):
             cpu = sums[indexed][0] + self._keeping(indexed)
             if cpu < best[0]:
