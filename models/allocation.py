@@ -10,14 +10,14 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from models.base import Model, NonNegative, Number, Positive, Share
+from models.base import Model, NonNegative, Number, Positive, Share, is_none
 from models.faults import Fault, with_faults
 from models.faults import _get as get
 from models.faults import _is_real as is_real
 from models.faults import _items as items
 from models.method import Able
 from models.plan import Proof, Termination
-from models.request import MAX_TIME_LIMIT, is_none
+from models.request import MAX_TIME_LIMIT
 
 __all__ = [
     "AllocatedPath",

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-__all__ = ["Identifier", "Model", "NonNegative", "Number", "Positive", "Share", "Whole"]
+__all__ = ["Identifier", "Model", "NonNegative", "Number", "Positive", "Share", "Whole", "is_empty", "is_none"]
 
 
 class Model(BaseModel):
@@ -49,3 +49,13 @@ NonNegative = Annotated[Number, Field(ge=0)]
 Share = Annotated[Number, Field(ge=0, le=1)]
 Whole = Annotated[int, BeforeValidator(_is_whole), Field(json_schema_extra={"format": "int64"})]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$", max_length=63)]
+
+
+def is_none(value: object) -> bool:
+    """For fields that are left out of a document where they say nothing."""
+    return value is None
+
+
+def is_empty(value: object) -> bool:
+    """The same for lists and objects."""
+    return value in ({}, [])

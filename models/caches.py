@@ -8,10 +8,10 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from models.base import Model, NonNegative, Number, Whole
+from models.base import Model, NonNegative, Number, Whole, is_none
 from models.faults import Fault, with_faults
 from models.plan import Proof, Termination
-from models.request import MAX_TIME_LIMIT, is_none
+from models.request import MAX_TIME_LIMIT
 
 __all__ = [
     "CacheAllocation",

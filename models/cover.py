@@ -9,12 +9,12 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from models.allocation import MAX_PATHS, MAX_STATES, ExecutionModel, Figure, Label, PositiveFigure, RequiredState, doubles, names_of
-from models.base import Model, Number
+from models.base import Model, Number, is_none
 from models.faults import Fault, with_faults
 from models.faults import _get as get
 from models.faults import _items as items
 from models.plan import Proof, Termination
-from models.request import MAX_TIME_LIMIT, is_none
+from models.request import MAX_TIME_LIMIT
 
 __all__ = ["CoverAnswer", "CoverMethod", "CoverPath", "CoverRequest"]
 

@@ -33,6 +33,7 @@ T = TypeVar("T")
 Location = tuple[str | int, ...]
 Fault = tuple[Location, str]
 
+MAX_INPUTS = 200  # the contract's limit of streams and tables together
 MAX_FAULTS = 100  # nobody mends more at a time, and a body of garbage must not become a megabyte of answer
 
 
@@ -87,33 +88,64 @@ def _known(names: Sequence[str]) -> str:
 
 
 def check_query(query: Any) -> Iterator[Fault]:
-    """What spans the fields of a query: names, references, windows, sets."""
-    streams = _items(query, "streams")
-    first: dict[str, int] = {}
-    for i, stream in enumerate(streams):
-        name = _get(stream, "name")
-        if isinstance(name, str):
-            if name in first:
-                yield ("streams", i, "name"), f"stream name {name!r} is taken by /query/streams/{first[name]}; names must be unique"
-            first.setdefault(name, i)
-        yield from _check_windows(i, stream)
+    """What spans the fields of a query: names, references, windows, accesses, sets."""
+    known: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    for kind in ("streams", "tables"):
+        for i, entry in enumerate(_items(query, kind)):
+            name = _get(entry, "name")
+            if isinstance(name, str):
+                if name in known:
+                    yield (kind, i, "name"), f"{kind[:-1]} name {name!r} is taken by /query/{places[name]}; names must be unique"
+                known.setdefault(name, entry)
+                places.setdefault(name, f"{kind}/{i}")
+            yield from _check_windows(i, entry) if kind == "streams" else _check_accesses(i, entry)
+    if _items(query, "tables") and len(known) > MAX_INPUTS:
+        yield ("tables",), f"streams and tables are at most {MAX_INPUTS} together, got {len(known)}"
     for i, predicate in enumerate(_items(query, "predicates")):
-        yield from _check_predicate(i, predicate, streams, first)
+        yield from _check_predicate(i, predicate, known)
+    yield from _check_observed(query, known)
+
+
+def _check_observed(query: Any, known: dict[str, Any]) -> Iterator[Fault]:
     seen: dict[frozenset[str], int] = {}
     for i, observed in enumerate(_items(query, "observed")):
         members = [name for name in _items(observed, "streams") if isinstance(name, str)]
         key = frozenset(members)
         named: set[str] = set()
         # Nearly always all is well, and there may be tens of thousands of sets.
-        for j, name in enumerate(members if len(key) < len(members) or not key <= first.keys() else ()):
-            if name not in first:
-                yield ("observed", i, "streams", j), f"observed names stream {name!r}, which is not in the query; known: {_known(list(first))}"
+        for j, name in enumerate(members if len(key) < len(members) or not key <= known.keys() else ()):
+            if name not in known:
+                yield ("observed", i, "streams", j), f"observed names stream {name!r}, which is not in the query; known: {_known(list(known))}"
             elif name in named:
                 yield ("observed", i, "streams", j), f"observed names stream {name!r} twice; a set names each stream once"
             named.add(name)
         if key in seen:
             yield ("observed", i, "streams"), f"this set is observed already by /query/observed/{seen[key]}; give each set once"
         seen.setdefault(key, i)
+
+
+def _check_accesses(i: int, table: Any) -> Iterator[Fault]:
+    """Whether every offer of a table says what its kind needs, and each is there once."""
+    seen: dict[tuple[str, ...], int] = {}
+    for j, access in enumerate(_items(table, "access")):
+        kind, bound = _get(access, "kind"), [str(name) for name in _items(access, "bound")]
+        place: Location = ("tables", i, "access", j)
+        if kind == "scan":
+            given = [field for field in ("bound", "cpu", "seconds", "keys") if _get(access, field) not in (None, [])]
+            if given:
+                yield place, f"a scan has no {' and no '.join(given)}: those are an index's"
+        elif kind == "index":
+            if not bound:
+                yield (*place, "bound"), "an index needs bound: the attributes that it is asked by"
+            if len(set(bound)) < len(bound):
+                yield (*place, "bound"), f"bound names each attribute once, got {', '.join(bound)}"
+            if _get(access, "cpu") is None:
+                yield (*place, "cpu"), "an index needs cpu: the CPU-seconds of asking for one key"
+        said = (str(kind), *sorted(bound))
+        if said in seen:
+            yield place, f"this access is offered already by /query/tables/{i}/access/{seen[said]}; give each once"
+        seen.setdefault(said, j)
 
 
 def _check_windows(i: int, stream: Any) -> Iterator[Fault]:
@@ -135,11 +167,11 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _check_predicate(i: int, predicate: Any, streams: Sequence[Any], first: dict[str, int]) -> Iterator[Fault]:
+def _check_predicate(i: int, predicate: Any, known: dict[str, Any]) -> Iterator[Fault]:
     sides = {side: _stream_of(_get(predicate, side)) for side in ("left", "right")}
     for side, name in sides.items():
-        if name is not None and name not in first:
-            yield ("predicates", i, side), f"{side} names stream {name!r}, which is not in the query; known: {_known(list(first))}"
+        if name is not None and name not in known:
+            yield ("predicates", i, side), f"{side} names stream {name!r}, which is not in the query; known: {_known(list(known))}"
     left, right = sides["left"], sides["right"]
     if left is not None and left == right:
         yield ("predicates", i), f"a predicate joins two different streams; both sides are on {left!r} (name the stream twice for a self-join)"
@@ -148,19 +180,21 @@ def _check_predicate(i: int, predicate: Any, streams: Sequence[Any], first: dict
         op = _get(predicate, "op")
         if op not in (None, "="):
             yield ("predicates", i, "selectivity"), f"selectivity is required for {op!r}: only '=' can be estimated from distinct"
-        elif left in first and right in first:
+        elif left in known and right in known:
             unknown = []
             for side, name in (("left", left), ("right", right)):
                 attribute = str(_get(predicate, side)).split(".", 1)[1]
-                if not _is_real(_get(_get(streams[first[name or ""]], "distinct"), attribute)):
+                if not _is_real(_get(_get(known[name or ""], "distinct"), attribute)):
                     unknown.append(f"{name}.{attribute}")
             if unknown:
                 yield ("predicates", i, "selectivity"), f"selectivity is required, or distinct for {' and '.join(unknown)}"
 
 
 def check_operators(request: Any) -> Iterator[Fault]:
-    """Whether the operators of an estimate form one join tree of the query's streams, with whole probe orders."""
-    names = {name for stream in _items(_get(request, "query"), "streams") if isinstance(name := _get(stream, "name"), str)}
+    """Whether the operators of an estimate form one join tree of the query's streams and tables, with whole probe orders."""
+    query = _get(request, "query")
+    streams, tables = ([name for entry in _items(query, kind) if isinstance(name := _get(entry, "name"), str)] for kind in ("streams", "tables"))
+    names = {*streams, *tables}
     operators = _items(request, "operators")
     free, seen = dict.fromkeys(sorted(names)), set(names)
     for i, operator in enumerate(operators):
@@ -173,7 +207,9 @@ def check_operators(request: Any) -> Iterator[Fault]:
             elif name not in free:
                 yield ("operators", i, "inputs", j), f"input {name!r} is joined already; a join tree uses each once"
             free.pop(name, None)
-        yield from _check_orders(i, operator, inputs)
+        if inputs and set(inputs) <= set(tables):
+            yield ("operators", i, "inputs"), f"an operator joins at least one stream, not tables alone: {_known(inputs)}"
+        yield from _check_orders(i, operator, inputs, tables)
         if isinstance(identifier, str):
             seen.add(identifier)
             free[identifier] = None
@@ -181,6 +217,23 @@ def check_operators(request: Any) -> Iterator[Fault]:
         yield ("operators",), f"the last operator must be the root, but these are joined by none: {_known(list(free))}"
     if not operators and len(names) > 1:
         yield ("operators",), "operators must join all streams, got none"
+    yield from _check_reached(request, _items(query, "tables"))
+
+
+def _check_reached(request: Any, tables: Sequence[Any]) -> Iterator[Fault]:
+    """Whether the accesses that a plan or an estimate names are offered by the query's tables."""
+    offers = {str(_get(table, "name")): _items(table, "access") or [{"kind": "scan"}] for table in tables}
+    seen: set[str] = set()
+    for i, reached in enumerate(_items(request, "tables")):
+        name, kind, bound = _get(reached, "name"), _get(reached, "access"), [str(attribute) for attribute in _items(reached, "bound")]
+        if not isinstance(name, str) or not isinstance(kind, str):
+            continue
+        if name not in offers or name in seen:
+            yield ("tables", i, "name"), f"{name!r} must be a table of the query, each once; its tables are {_known(list(offers)) or 'none'}"
+        elif (kind, sorted(bound)) not in [(_get(offer, "kind"), sorted(map(str, _items(offer, "bound")))) for offer in offers[name]]:
+            asked = f" by {', '.join(bound)}" if bound else ""
+            yield ("tables", i, "access"), f"{name!r} offers no {kind}{asked}"
+        seen.add(name)
 
 
 def check_plans(*names: str) -> Callable[[Any], Iterator[Fault]]:
@@ -219,6 +272,7 @@ def check_same_query(data: Any, one: Location, other: Location) -> Iterator[Faul
     for name in known:
         if name not in found:
             yield (*other, "streams"), f"stream {name!r} of the running plan is missing"
+    yield from _check_same_tables(before, after, other)
     left = Counter(map(condition, _items(before, "predicates")))
     for i, predicate in enumerate(_items(after, "predicates")):
         said = condition(predicate)
@@ -228,6 +282,16 @@ def check_same_query(data: Any, one: Location, other: Location) -> Iterator[Faul
     for said, times in left.items():
         if times > 0:
             yield (*other, "predicates"), f"predicate {said} of the running plan is missing"
+
+
+def _check_same_tables(before: Any, after: Any, other: Location) -> Iterator[Fault]:
+    known, found = ([str(_get(table, "name")) for table in _items(query, "tables")] for query in (before, after))
+    for i, name in enumerate(found):
+        if name not in known:
+            yield (*other, "tables", i, "name"), f"table {name!r} is not in the running plan; its tables are {_known(known) or 'none'}"
+    for name in known:
+        if name not in found:
+            yield (*other, "tables"), f"table {name!r} of the running plan is missing"
 
 
 def _length(stream: Any) -> str:
@@ -257,10 +321,13 @@ def check_shares(data: Any, query: Location, allocation: Location) -> Iterator[F
         yield (*allocation, "streams"), f"an allocation gives each stream of the plan one share: {_known(names)}"
 
 
-def _check_orders(i: int, operator: Any, inputs: list[str]) -> Iterator[Fault]:
+def _check_orders(i: int, operator: Any, inputs: list[str], tables: Sequence[str]) -> Iterator[Fault]:
     given: set[str] = set()
     for j, pipeline in enumerate(_items(operator, "pipelines")):
         name = _get(pipeline, "input")
+        if name in tables:
+            yield ("operators", i, "pipelines", j, "input"), f"{name!r} is a table: it is probed, and has no pipeline"
+            continue
         if name not in inputs or name in given:
             yield ("operators", i, "pipelines", j, "input"), f"a pipeline's input must be one of the operator's inputs, each once: {_known(inputs)}"
             continue

@@ -11,18 +11,19 @@ import json
 from collections.abc import Sequence
 
 from models.plan import Cache, Operator
+from models.table import TableAccess
 
 __all__ = ["fingerprint"]
 
 
-def fingerprint(streams: Sequence[str], operators: Sequence[Operator], caches: Sequence[Cache] = ()) -> str:
-    """The hex digest of the structure. `streams` are the query's, which a plan of one stream has nothing else of."""
+def fingerprint(streams: Sequence[str], operators: Sequence[Operator], caches: Sequence[Cache] = (), tables: Sequence[TableAccess] = ()) -> str:
+    """The hex digest of the structure. `streams` are the query's, tables included, which a plan of one stream has nothing else of."""
     below = {operator.id: "⋈".join(operator.streams) for operator in operators}
 
     def label(name: str) -> str:
         return below.get(name, name)
 
-    structure = {
+    structure: dict[str, object] = {
         "streams": sorted(streams),
         "operators": sorted(
             [
@@ -41,4 +42,6 @@ def fingerprint(streams: Sequence[str], operators: Sequence[Operator], caches: S
             for cache in caches
         ),
     }
+    if tables:
+        structure["tables"] = sorted([table.name, table.access.value, sorted(table.bound)] for table in tables)
     return hashlib.sha256(json.dumps(structure, separators=(",", ":"), sort_keys=True).encode()).hexdigest()

@@ -6,9 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.base import Model, Number, Whole
+from models.base import Model, Number, Whole, is_empty
 from models.plan import Cost, Operator, Proof, Termination
 from models.request import MAX_TIME_LIMIT, Costs, Method, Objective, Query, Resources
+from models.table import TableAccess
 
 __all__ = ["JtreeAnswer", "JtreeRequest"]
 
@@ -37,6 +38,8 @@ class JtreeAnswer(Model):
 
     operators: list[Operator]
     """The joins, inputs before users, the root last; empty for a single stream."""
+    tables: Annotated[list[TableAccess], Field(exclude_if=is_empty)] = []
+    """How each table of the query is reached."""
     cost: Cost
     """What the tree uses and yields."""
     qualified: Annotated[bool, Field(examples=[True])]

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
-from models.base import Identifier, Model, Number, Share, Whole
+from models.base import Identifier, Model, Number, Share, Whole, is_empty, is_none
 from models.faults import check_operators, check_plans, with_faults
-from models.request import Costs, Objective, PlanRequest, Query, Resources, is_none
+from models.request import Costs, Objective, PlanRequest, Query, Resources
+from models.table import TableAccess, TableShape
 
 __all__ = [
     "Algorithm",
@@ -70,10 +73,15 @@ class OperatorKind(StrEnum):
 
 
 class Algorithm(StrEnum):
-    """How a probe finds its partners."""
+    """How a probe finds its partners: by a hash index, by a scan, or by asking a table's own index, which only queries with tables do."""
 
     HASH = "hash"
     NESTED_LOOP = "nested_loop"
+    LOOKUP = "lookup"
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {**handler(core_schema), "x-values-with": {cls.LOOKUP.value: "Query.tables"}}
 
 
 class CacheKind(StrEnum):
@@ -155,9 +163,9 @@ class Operator(Model):
     cpu: Annotated[Number, Field(examples=[0.11])]
     """CPU-seconds per second: its states and its probes."""
     states: list[State]
-    """What it keeps of each input."""
+    """What it keeps of each input: nothing of a table that is asked, nor of a stream that only tables are joined with."""
     pipelines: list[Pipeline]
-    """One probe order per input."""
+    """One probe order per input that is no table."""
 
 
 class ProbeShape(Model):
@@ -348,7 +356,7 @@ class Validity(Model):
     """The interval of one statistic, all others as given, in which this plan stays within the caps."""
 
     statistic: Annotated[str, Field(examples=["bids.rate"])]
-    """`stream.rate`, or `predicates[i].selectivity` by index in the query."""
+    """`stream.rate`, `table.rows`, `table.access[i].cpu` of the index that is asked, or `predicates[i].selectivity` by index in the query."""
     low: Annotated[Number | None, Field(examples=[0.0])]
     """Lower end; null where there is none."""
     high: Annotated[Number | None, Field(examples=[1310.0])]
@@ -365,7 +373,7 @@ class Plan(Model):
     qualified: Annotated[bool, Field(examples=[True])]
     """Whether CPU and memory are within the caps."""
     proof: Annotated[Proof, Field(examples=["optimal"])]
-    """What is proven of the objective's value among all that the request allows: trees, probe orders, caches."""
+    """What is proven of the objective's value among all that the request allows: trees, probe orders, caches, accesses of tables."""
     termination: Annotated[Termination, Field(examples=["complete"])] = Termination.COMPLETE
     """Why the search ended, apart from what it proved."""
     bound: Annotated[Number | None, Field(examples=[0.412])]
@@ -390,6 +398,8 @@ class Plan(Model):
     """The factor all rates can grow by before the plan leaves a cap; null without caps."""
     operators: list[Operator]
     """The joins, inputs before users, the root last; empty for a single stream."""
+    tables: Annotated[list[TableAccess], Field(exclude_if=is_empty)] = []
+    """How the plan reaches each table of the query."""
     caches: list[Cache]
     """Segments of pipelines that are answered from a cache."""
     allocation: Allocation | None
@@ -437,6 +447,8 @@ class EstimateRequest(PlanRequest):
 
     operators: Annotated[list[OperatorShape], Field(max_length=200)]
     """The joins, inputs before users, the root last. Shape and order count; figures are recomputed."""
+    tables: Annotated[list[TableShape], Field(max_length=200, exclude_if=is_empty)] = []
+    """How tables are reached. One that is not named is reached in the way that takes the least CPU."""
 
     @model_validator(mode="wrap")
     @classmethod

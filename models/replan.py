@@ -8,10 +8,10 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Model, NonNegative, Number, Positive
+from models.base import Model, NonNegative, Number, Positive, is_none
 from models.faults import Fault, check_plans, check_same_query, check_shares, with_faults
 from models.plan import Plan, Termination
-from models.request import PlanRequest, is_none
+from models.request import PlanRequest
 
 __all__ = ["ChangeKind", "Decision", "Measured", "Rebuild", "Replan", "ReplanRequest", "Running", "Thresholds"]
 

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Identifier, Model, NonNegative, Number, Positive, Share, Whole
+from models.base import Identifier, Model, NonNegative, Number, Positive, Share, Whole, is_empty, is_none
 from models.faults import check_query, with_faults
 from models.method import Method
+from models.table import Table
 
 __all__ = [
     "CacheMode",
@@ -34,14 +35,6 @@ MAX_OBSERVED = 65_536  # the contract's limit: every set of 16 streams; real que
 MAX_TIME_LIMIT = 300.0  # a caller who waits longer has lost the connection
 
 Reference = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}\.[A-Za-z_][A-Za-z0-9_]{0,62}$")]
-
-
-def is_none(value: object) -> bool:
-    return value is None
-
-
-def is_empty(value: object) -> bool:
-    return value == {}
 
 
 class Comparison(StrEnum):
@@ -101,12 +94,12 @@ class Stream(Model):
 
 
 class Predicate(Model):
-    """A condition between two streams."""
+    """A condition between two streams or tables."""
 
     left: Annotated[Reference, Field(examples=["bids.auction"])]
     """One side, as stream.attribute."""
     right: Annotated[Reference, Field(examples=["auctions.id"])]
-    """The other side, as stream.attribute, of another stream."""
+    """The other side, as stream.attribute, of another stream or table."""
     op: Annotated[Comparison, Field(examples=["="])] = Comparison.EQ
     """How the sides compare. Anything but `=` needs a nested loop."""
     selectivity: Annotated[Number | None, Field(gt=0, le=1, examples=[0.0002])] = None
@@ -117,16 +110,18 @@ class Observed(Model):
     """The measured selectivity of a whole sub-join, for predicates that are not independent."""
 
     streams: Annotated[list[Identifier], Field(min_length=2, max_length=MAX_STREAMS, examples=[["bids", "auctions", "sellers"]])]
-    """The streams of the sub-join: exactly this set."""
+    """The streams and tables of the sub-join: exactly this set."""
     selectivity: Annotated[Share, Field(examples=[3.1e-9])]
     """Results of the sub-join over the product of its windows, in [0, 1]."""
 
 
 class Query(Model):
-    """The join graph: streams, predicates between them, and measured sub-joins."""
+    """The join graph: streams and tables, predicates between them, and measured sub-joins."""
 
     streams: Annotated[list[Stream], Field(min_length=1, max_length=MAX_STREAMS)]
-    """The inputs, 1 to 200."""
+    """The inputs that flow, 1 to 200 together with the tables."""
+    tables: Annotated[list[Table], Field(max_length=MAX_STREAMS - 1, exclude_if=is_empty)] = []
+    """The inputs that do not."""
     predicates: Annotated[list[Predicate], Field(max_length=MAX_PREDICATES)] = []
     """The conditions. Several between the same two streams, cycles and unconnected graphs are allowed."""
     observed: Annotated[list[Observed], Field(max_length=MAX_OBSERVED)] = []

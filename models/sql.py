@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.base import Identifier, Model, Number, Positive, Whole
+from models.base import Identifier, Model, Number, Positive, Whole, is_none
 from models.bindings import BindingsDraft
 from models.request import (
     MAX_OBSERVED,
@@ -20,7 +20,6 @@ from models.request import (
     Query,
     Reference,
     Resources,
-    is_none,
 )
 
 __all__ = ["MeantOptions", "MeantRequest", "PredicateStatistics", "SqlMeaning", "SqlRequest", "Statistics", "StreamStatistics"]

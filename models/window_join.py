@@ -8,9 +8,9 @@ from typing import Annotated
 from pydantic import Field
 
 from models.allocation import LEAST, MOST, PositiveFigure
-from models.base import Model, Number
+from models.base import Model, Number, is_none
 from models.plan import Proof
-from models.request import MAX_TIME_LIMIT, is_none
+from models.request import MAX_TIME_LIMIT
 
 __all__ = [
     "AccessCosts",

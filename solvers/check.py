@@ -104,7 +104,11 @@ def check_case(case: CheckCase, tolerance: Tolerance, deadline: Deadline) -> Cas
 
 def price_again(case: CheckCase) -> Plan:
     """The approved structure, caches included, under the request and the cost model of today. Raises ShapeError where it does not fit."""
-    shape = {**case.request.model_dump(), "operators": [operator.model_dump() for operator in case.plan.operators]}
+    shape = {
+        **case.request.model_dump(),
+        "operators": [operator.model_dump() for operator in case.plan.operators],
+        "tables": [table.model_dump() for table in case.plan.tables],
+    }
     try:
         request = EstimateRequest.model_validate(shape)
     except ValidationError as failure:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 
 from models.plan import Change, Diff, DiffRequest, Operator, Plan
+from models.table import AccessKind, TableAccess
 
 __all__ = ["diff"]
 
@@ -49,6 +50,10 @@ def _structure_changes(before: Plan, after: Plan) -> Iterator[str]:
         yield f"{label} is now kept" if new[label].materialized else f"{label} is now joined"
     for label in sorted(old.keys() & new.keys()):
         yield from _operator_changes(label, before, old[label], after, new[label])
+    was, now = ({table.name: table for table in plan.tables} for plan in (before, after))
+    for name in sorted(was.keys() & now.keys()):
+        if (was[name].access, was[name].bound) != (now[name].access, now[name].bound):
+            yield f"{name} was {_reached(was[name])}; now {_reached(now[name])}"
     caches = [
         {f"{_label_of(plan, cache.operator)} from {cache.input}: {'⋈'.join(cache.streams)}" for cache in plan.caches} for plan in (before, after)
     ]
@@ -56,6 +61,10 @@ def _structure_changes(before: Plan, after: Plan) -> Iterator[str]:
         yield f"no longer cached in {cache}"
     for cache in sorted(caches[1] - caches[0]):
         yield f"now cached in {cache}"
+
+
+def _reached(table: TableAccess) -> str:
+    return "kept" if table.access is AccessKind.SCAN else f"asked by {', '.join(table.bound)}"
 
 
 def _label_of(plan: Plan, identifier: str) -> str:
@@ -122,6 +131,11 @@ def _request_changes(before: Plan, after: Plan) -> Iterator[str]:
         yield f"stream {name} is new"
     for name in sorted(old.keys() & new.keys()):
         yield from _fields(name, old[name].model_dump(mode="json"), new[name].model_dump(mode="json"))
+    was_tables, now_tables = ({table.name: table for table in plan.query.tables} for plan in (before, after))
+    for name in sorted(was_tables.keys() ^ now_tables.keys()):
+        yield f"table {name} is {'new' if name in now_tables else 'gone'}"
+    for name in sorted(was_tables.keys() & now_tables.keys()):
+        yield from _fields(name, was_tables[name].model_dump(mode="json"), now_tables[name].model_dump(mode="json"))
     pairs = [sorted(predicate.model_dump_json() for predicate in plan.query.predicates) for plan in (before, after)]
     if pairs[0] != pairs[1]:
         was = {(p.left, p.op.value, p.right): p.selectivity for p in before.query.predicates}

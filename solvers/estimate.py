@@ -23,7 +23,7 @@ def estimate(request: EstimateRequest) -> Plan:
     """The plan of the given shape with its figures. Nothing is searched, so nothing is proven."""
     problem = problem_of(request)
     problem.model.check_range()
-    point = point_of(problem.model, tree_of(problem, request.operators))
+    point = point_of(problem.model, tree_of(problem, request.operators, request.tables))
     deadline = Deadline.after(request.options.time_limit)
     outcome = allocated(problem, of_shape(point), deadline)
     return build_plan(problem, proven(problem, outcome, deadline))
@@ -32,7 +32,9 @@ def estimate(request: EstimateRequest) -> Plan:
 def answered_by(plan: Plan, names: Sequence[str]) -> Problem:
     """The problem that a plan document answers, its streams in the order of `names`."""
     streams = {stream.name: stream for stream in plan.query.streams}
-    query = plan.query.model_copy(update={"streams": [streams[name] for name in names]})
+    tables = {table.name: table for table in plan.query.tables}
+    listed = {"streams": [streams[name] for name in names if name in streams], "tables": [tables[name] for name in names if name in tables]}
+    query = plan.query.model_copy(update=listed)
     return problem_of(PlanRequest(query=query, costs=plan.costs))
 
 
@@ -43,14 +45,14 @@ def with_given_caches(request: EstimateRequest, priced: Plan, given: Plan) -> Pl
     problem = problem_of(request)
     names = problem.model.graph.names
     places = places_of(given, answered_by(given, names))
-    cached = cached_at(problem, problem.model.price(tree_of(problem, request.operators)), places)
+    cached = cached_at(problem, problem.model.price(tree_of(problem, request.operators, request.tables)), places)
     caches, qualified = cached.caches(), problem.caps.admit(cached.point)
     return priced.model_copy(
         update={
             "cost": priced.cost.model_copy(update={"cpu": cached.total.cpu, "memory_bytes": cached.total.memory_bytes}),
             "caches": caches,
             "qualified": qualified,
-            "fingerprint": fingerprint(names, priced.operators, caches),
+            "fingerprint": fingerprint(names, priced.operators, caches, priced.tables),
             "allocation": None if qualified else priced.allocation,
             "shortfall": None if qualified else priced.shortfall,
             # These two were computed without caches and do not hold with them.

@@ -11,6 +11,7 @@ from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.jtree.choice import objective_value
 from solvers.jtree.search import Found, Problem
 from solvers.plan.builder import gap_of, operators_of
+from solvers.plan.tables import tables_of
 from solvers.planner import begin, problem_of, search
 
 __all__ = ["answer_of", "plan_request", "solve_jtree"]
@@ -36,6 +37,7 @@ def answer_of(problem: Problem, found: Found) -> JtreeAnswer:
     value = objective_value(problem, found.best)
     return JtreeAnswer(
         operators=operators_of(problem, priced),
+        tables=tables_of(problem.model, priced),
         cost=Cost(cpu=priced.cpu, memory_bytes=priced.memory_bytes, memory_tuples=priced.memory_tuples, output_rate=priced.output_rate),
         qualified=problem.caps.admit(found.best),
         value=value if math.isfinite(value) else None,

@@ -16,6 +16,7 @@ from itertools import combinations
 import numpy as np
 
 from models.request import Comparison, Observed, Predicate, Query, Stream
+from solvers.common.errors import MethodError
 from solvers.model.graph import join_graph, product
 from solvers.profiling.confidence import Figure, of_rate, of_selectivity
 from solvers.profiling.results import Joins
@@ -46,6 +47,10 @@ class Profile:
 
 def profile(query: Query, sample: Sample, tell: Tell = lambda step, share: None) -> Profile:
     """The query with the sample's statistics. `tell` is told what is being done and how far that is, from 0 to 1."""
+    if query.tables:
+        raise MethodError(
+            f"profile measures streams alone, and the query has tables: {', '.join(table.name for table in query.tables)}", "/query/tables"
+        )
     return _Measuring(query, sample, tell).profile()
 
 

@@ -27,6 +27,7 @@ from solvers.join_tree import answer_of, plan_request
 from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.progress import Best
 from solvers.jtree.search import ALL_TREES, Found, Problem
+from solvers.jtree.tables.shapes import first_points
 from solvers.model.cost import CostModel
 from solvers.model.point import point_of
 from solvers.model.tree import Tree, joins
@@ -114,7 +115,7 @@ def _tree(problem: Problem, best: Best | None) -> Tree:
         widths = [len(inputs) for inputs in best.plan.values()] if isinstance(best.plan, dict) else [len(join.inputs) for join in joins(best.plan)]
         if sum(width**2 for width in widths) <= MOST_PROBES:
             return _with_orders(model, best.plan) if isinstance(best.plan, dict) else best.plan
-    return greedy_plan(model)
+    return first_points(model)[0].tree if model.graph.tables else greedy_plan(model)
 
 
 def _with_orders(model: CostModel, shape: Shape) -> Tree:

@@ -36,6 +36,8 @@ def to_sql(plan: Plan, bindings: BindingsDraft, engine: str = "spark") -> str:
 
 
 def _check(plan: Plan, bindings: BindingsDraft) -> None:
+    if plan.query.tables:
+        raise MethodError(f"plans with tables ({', '.join(table.name for table in plan.query.tables)}) are not written as SQL", "/query/tables")
     for k, operator in enumerate(plan.operators):
         if len(operator.inputs) != 2:
             said = f"{operator.id} joins {', '.join(operator.inputs)} at once, which SQL cannot say: plan with --method bjtree for binary joins"

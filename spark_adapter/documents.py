@@ -42,6 +42,9 @@ def read_bindings(document: object) -> Bindings:
 
 def check_tree(plan: Plan) -> None:
     """That the operators form a join tree over all streams, inputs before users; raises PlanError otherwise."""
+    if plan.query.tables:
+        names = ", ".join(table.name for table in plan.query.tables)
+        raise PlanError([("/query/tables", f"this plan joins tables ({names}), and pipelines on Spark join streams alone")])
     streams = [stream.name for stream in plan.query.streams]
     below: dict[str, list[str]] = {name: [name] for name in streams}
     users: dict[str, str] = {}

@@ -9,8 +9,12 @@ from itertools import combinations, pairwise
 from hypothesis import strategies as st
 
 from models.request import Comparison, Costs, Observed, PlanRequest, Predicate, Query, Stream, Window
+from models.table import Access, AccessKind, Table
+from solvers.common.errors import BindError
+from solvers.model.binding import check_bound
+from solvers.model.graph import join_graph
 
-__all__ = ["SHAPES", "edges_of", "plan_requests", "queries", "random_costs", "random_graph"]
+__all__ = ["SHAPES", "edges_of", "plan_requests", "queries", "random_costs", "random_graph", "with_tables"]
 
 SHAPES = ("chain", "star", "cycle", "snowflake", "clique", "random")
 
@@ -95,6 +99,32 @@ def random_graph(
     if shuffled:
         rng.shuffle(streams)
     return Query(streams=streams, predicates=predicates, observed=sets)
+
+
+def with_tables(rng: random.Random, query: Query, count: int) -> Query:
+    """The query with `count` of its streams as tables, of any size and with any accesses that some plan can bind."""
+    chosen = {stream.name for stream in rng.sample(query.streams, count)}
+    tables = []
+    for stream in (stream for stream in query.streams if stream.name in chosen):
+        equalities = [(p.left, p.right) for p in query.predicates if p.op is Comparison.EQ]
+        attributes = sorted({side.split(".")[1] for pair in equalities for side in pair if side.split(".")[0] == stream.name})
+        access = [Access(kind=AccessKind.SCAN)] if rng.random() < 0.6 or not attributes else []
+        if attributes and (not access or rng.random() < 0.6):
+            for bound in {tuple(sorted(rng.sample(attributes, min(len(attributes), rng.choice((1, 1, 2)))))) for _ in range(rng.choice((1, 2)))}:
+                access.append(Access(kind=AccessKind.INDEX, bound=list(bound), cpu=rng.choice((1e-6, 2e-5, 1e-7)), seconds=0.002, keys=100))
+        rng.shuffle(access)
+        tables.append(Table(name=stream.name, rows=10.0 ** rng.uniform(0.5, 4.0), tuple_bytes=stream.tuple_bytes, access=access))
+    made = query.model_copy(update={"streams": [s for s in query.streams if s.name not in chosen], "tables": tables})
+    while True:
+        try:
+            check_bound(join_graph(made))
+            return made
+        except BindError as refused:
+            _, _, _, number, _, place, _ = refused.pointer.split("/")
+            table = made.tables[int(number)]
+            access = [offer for k, offer in enumerate(table.access) if k != int(place)] or [Access(kind=AccessKind.SCAN)]
+            others = [table.model_copy(update={"access": access}) if k == int(number) else other for k, other in enumerate(made.tables)]
+            made = made.model_copy(update={"tables": others})
 
 
 def random_costs(rng: random.Random) -> Costs:

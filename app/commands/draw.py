@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 from models.plan import Algorithm, Operator, Plan
 from models.request import Stream, Window
+from models.table import AccessKind, Table
 from solvers.common import words
 
 __all__ = ["draw_both", "draw_diff_table", "draw_frontier", "draw_plan"]
 
 WIDTH = 100
+_BY = {Algorithm.NESTED_LOOP: " scan", Algorithm.LOOKUP: " asked"}
 PLOT_ROWS, PLOT_COLUMNS = 16, 60
 
 
@@ -32,13 +34,22 @@ def _state_note(user: Operator | None, name: str) -> str:
     """Whether the user of an input scans it although most states are indexed."""
     if user is None:
         return ""
-    state = next(state for state in user.states if state.input == name)
-    return "" if state.indexed else ", scanned"
+    state = next((state for state in user.states if state.input == name), None)
+    return "" if state is None or state.indexed else ", scanned"
+
+
+def _table_line(plan: Plan, table: Table, user: Operator | None) -> str:
+    reached = next(entry for entry in plan.tables if entry.name == table.name)
+    if reached.access is AccessKind.SCAN:
+        return f"▤ {table.name}  {words.amount(table.rows)} rows kept, {words.bytes_(reached.state_bytes)}{_state_note(user, table.name)}"
+    calls = f"{words.amount(reached.probes_per_second)} keys/s in {words.amount(reached.calls_per_second)} calls/s"
+    return f"▤ {table.name}  {words.amount(table.rows)} rows asked by {', '.join(reached.bound)}, {calls}"
 
 
 def _stream_line(stream: Stream, user: Operator | None) -> str:
     tuples = stream.window.rows if stream.window.rows is not None else stream.rate * (stream.window.seconds or 0.0)
-    held = words.bytes_(tuples * stream.tuple_bytes)
+    unprobed = user is not None and all(state.input != stream.name for state in user.states)
+    held = "not kept" if unprobed else words.bytes_(tuples * stream.tuple_bytes)
     return f"{stream.name}  {words.amount(stream.rate)}/s × {_window(stream.window)}, {held}{_state_note(user, stream.name)}"
 
 
@@ -80,6 +91,7 @@ def _tree(plan: Plan) -> Iterator[str]:
 def _named_tree(plan: Plan) -> Iterator[tuple[str, str]]:
     """(name of the stream or operator, its line)."""
     streams = {stream.name: stream for stream in plan.query.streams}
+    tables = {table.name: table for table in plan.query.tables}
     operators = {operator.id: operator for operator in plan.operators}
     if not operators:
         yield from ((stream.name, _stream_line(stream, None)) for stream in plan.query.streams)
@@ -90,6 +102,9 @@ def _named_tree(plan: Plan) -> Iterator[tuple[str, str]]:
         before, below, name, user = waiting.pop()
         if name in streams:
             yield name, before + _stream_line(streams[name], user)
+            continue
+        if name in tables:
+            yield name, before + _table_line(plan, tables[name], user)
             continue
         operator = operators[name]
         yield name, before + _operator_line(operator, user)
@@ -105,10 +120,7 @@ def _orders(plan: Plan) -> Iterator[str]:
     for operator in wide:
         yield f"probe orders of {operator.id} (tuples/s after each step)"
         for pipeline in operator.pipelines:
-            steps = [
-                f"{probe.target}{' scan' if probe.algorithm is Algorithm.NESTED_LOOP else ''} {words.amount(probe.rate_out)}"
-                for probe in pipeline.probes
-            ]
+            steps = [f"{probe.target}{_BY.get(probe.algorithm, '')} {words.amount(probe.rate_out)}" for probe in pipeline.probes]
             yield f"  {pipeline.input} → {' → '.join(steps)}"
         yield ""
     for cache in plan.caches:

@@ -41,6 +41,7 @@ def compared(plan: Plan) -> list[str]:
     """A sentence for each of the two usual plans that this one is not."""
     from models.request import CacheMode, Options, PlanRequest
     from solvers.common import words
+    from solvers.common.errors import MethodError
     from solvers.planner import plan as make
 
     sentences = []
@@ -52,7 +53,11 @@ def compared(plan: Plan) -> list[str]:
             objective=plan.objective,
             options=Options(method=method, caches=CacheMode.OFF),
         )
-        other = make(request)
+        try:
+            other = make(request)
+        except MethodError:
+            sentences.append(f"{name} cannot bind every index.")
+            continue
         if other.fingerprint == plan.fingerprint:
             sentences.append(f"{name} is this plan.")
             continue

@@ -115,7 +115,7 @@ def _check_streams(request: Model, most: int) -> None:
     queries = [("", request), ("/request", getattr(request, "request", None))] + [
         (f"/cases/{i}/request", case.request) for i, case in enumerate(getattr(request, "cases", []))
     ]
-    counts = [(where, len(query.streams)) for where, holder in queries if (query := getattr(holder, "query", None)) is not None]
+    counts = [(where, len(query.streams) + len(query.tables)) for where, holder in queries if (query := getattr(holder, "query", None)) is not None]
     errors = [(f"{where}/query/streams", f"streams: this service takes at most {most} of them, got {n}") for where, n in counts if n > most]
     if errors:
         raise BodyError(errors)

@@ -81,7 +81,7 @@ def cpu_of(plan: PlanPaths, shares: Sequence[float]) -> float:
 
 def _cheapest_first(plan: PlanPaths) -> list[int]:
     """Streams by what one renewal a second costs."""
-    return sorted(range(len(plan.windows)), key=lambda i: (plan.cpu[i] * plan.windows[i], i))
+    return sorted(range(len(plan.windows)), key=lambda i: (plan.cpu[i] * plan.windows[i] if math.isfinite(plan.windows[i]) else math.inf, i))
 
 
 def cover_shares(plan: PlanPaths, refresh: Refresh) -> list[float]:

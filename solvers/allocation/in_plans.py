@@ -208,7 +208,7 @@ class _Contest:
 
 def _more_plans(problem: Problem) -> int:
     """How many plans beyond those found may be tried: none where the shape or the kind of plan is the caller's choice."""
-    if problem.shape_given or not problem.options.method.can.any_tree or len(problem.model.graph) > SMALL:
+    if problem.shape_given or problem.model.graph.tables or not problem.options.method.can.any_tree or len(problem.model.graph) > SMALL:
         return 0
     return int(min(MAX_STEPS, STEPS_PER_SECOND * problem.options.time_limit))
 
@@ -281,7 +281,8 @@ def allocation_of(model: CostModel, shared: Shared) -> Allocation:
         allowances=allowances,
         streams=[
             StreamShare(stream=name, share=share, fresh=fresh, oldest_seconds=age if math.isfinite(age) else None)
-            for name, share, fresh, age in zip(graph.names, shared.shares, shared.fresh, shared.ages, strict=True)
+            for i, (name, share, fresh, age) in enumerate(zip(graph.names, shared.shares, shared.fresh, shared.ages, strict=True))
+            if not graph.tables >> i & 1
         ],
         renewals=[
             Renewal(
@@ -295,7 +296,7 @@ def allocation_of(model: CostModel, shared: Shared) -> Allocation:
 
 
 def _sentences(model: CostModel, shared: Shared) -> list[str]:
-    whole = model.rate(model.graph.all)
+    whole, streams = model.rate(model.graph.all), list(bits(model.graph.all & ~model.graph.tables))
     percent = f" ({100.0 * shared.throughput / whole:.3g} %)" if whole > 0.0 else ""
     yields = (
         f"Of the plans found this one yields the most within the CPU cap: {words.per_second(shared.throughput)} of {words.amount(whole)}{percent}"
@@ -303,7 +304,7 @@ def _sentences(model: CostModel, shared: Shared) -> list[str]:
     if shared.admitted < 1.0:
         sentences = [f"{yields}, when {shared.admitted:.3g} of every stream is let in, all of which probes."]
     else:
-        names = sorted(range(len(shared.shares)), key=lambda i: (shared.shares[i], i))
+        names = sorted(streams, key=lambda i: (shared.shares[i], i))
         least = [f"{model.graph.names[i]} {shared.shares[i]:.3g}" for i in names][:4] + ["…"] * (len(names) > 4)
         sentences = [f"{yields}. Shares that may probe: {', '.join(least)}."]
     stale = [name for name, fresh in zip(model.graph.names, shared.fresh, strict=True) if not fresh]
@@ -311,7 +312,7 @@ def _sentences(model: CostModel, shared: Shared) -> list[str]:
         enough = f"takes {words.cpu(shared.freshness_cpu)} CPU" if shared.freshness_cpu is not None else "is beyond this plan at any CPU"
         sentences.append(f"The freshness of {', '.join(stale[:3])}{' and others' if len(stale) > 3 else ''} is not met: that {enough}.")
     elif any(subresult for subresult in shared.plan.subresults) and shared.admitted == 1.0:
-        slowest = max(range(len(shared.ages)), key=lambda i: (shared.ages[i] / shared.plan.windows[i], -i))
+        slowest = max(streams, key=lambda i: (shared.ages[i] / shared.plan.windows[i], -i))
         if math.isfinite(shared.ages[slowest]):
             sentences.append(
                 f"Kept subresults are renewed more slowly, so results hold {model.graph.names[slowest]} up to {shared.ages[slowest]:.3g} s old."
@@ -357,7 +358,7 @@ def relieve(problem: Problem, found: Found, deadline: Deadline) -> Relief:
     fitting = [point for point in points if point.memory_bytes <= caps.memory_bytes]
     windows: tuple[WindowSuggestion, ...] = ()
     output_rate, notes = None, []
-    if not fitting:
+    if not fitting and not model.graph.tables:
         windows, output_rate = _suggested_windows(model, caps.memory_bytes)
         notes.append(
             f"With the windows in shortfall one join of all streams fits the memory and yields {words.per_second(output_rate)} "

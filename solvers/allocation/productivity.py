@@ -127,15 +127,20 @@ def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree) -> PlanPat
     parts: list[list[float]] = [[] for _ in range(n)]
     keeping, subresults = [], []
     for number, (node, join) in enumerate(zip(priced.nodes, priced.joins, strict=True)):
+        asked = {1 << table: graph.offers[table][place] for table, place in join.asked}
         for k, child in enumerate(node.inputs):
             block = join.blocks[k]
             held = costs.insert + costs.delete if join.states[k].indexed else costs.append
+            if not join.states[k].kept:
+                held = 0.0
             visited = visited_sizes(graph, join, k, sizes)
             weights = [times(held, visited[0])] if isinstance(child, Join) else []
             if not isinstance(child, Join):
                 keeping.append(times(held, graph.rates[child]))
             for probe, before, after in zip(join.pipelines[k].probes, visited, visited[1:], strict=False):
                 per_tuple = costs.probe + (0.0 if probe.hashed else times(costs.scan, sizes[join.blocks[probe.target]]))
+                if probe.asked:
+                    per_tuple = asked[join.blocks[probe.target]].cpu
                 weights += (times(per_tuple, before), times(costs.join, after))
             for i in bits(block):
                 parts[i] += weights

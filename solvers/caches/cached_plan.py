@@ -77,6 +77,15 @@ class CachedPlan:
             )
         return result
 
+    @property
+    def misses(self) -> dict[tuple[int, int, int], float]:
+        """By join, pipeline and step the share of tuples for which a probe is made although a cache stands there."""
+        return {
+            (cache.join, cache.candidate.pipeline, step): cache.candidate.figures.miss_probability
+            for cache in self.chosen
+            for step in range(cache.candidate.first, cache.candidate.last + 1)
+        }
+
     def sentences(self, without: float) -> list[str]:
         """Why these caches, for a person; `without` is the CPU of the best plan without caches."""
         graph = self.attributes.graph
@@ -125,12 +134,15 @@ def cached_plan(model: CostModel, attributes: Attributes, priced: PricedTree, us
         terms += _terms(model, priced, join, candidate)
         chosen.append(Chosen(join, candidate, number, candidate.figures.update if first else 0.0, held))
     adjustments = tuple(term for term in terms if term.value)
+    tables = model.graph.tables
+    hits = [(c.segment, (1.0 - c.figures.miss_probability) * c.figures.lookups) for _, c in uses if not c.segment & ~tables]
     total = replace(
         priced,
         cpu=math.fsum([*(term.value for term in priced.terms), *(term.value for term in adjustments)]),
         memory_bytes=math.fsum([priced.memory_bytes, *(size for _, size in kept)]),
         adjustments=adjustments,
         cached=tuple(kept),
+        answered=tuple((segment.bit_length() - 1, keys) for segment, keys in hits),
     )
     return CachedPlan(priced, total, tuple(chosen), attributes)
 
@@ -141,11 +153,13 @@ def _terms(model: CostModel, priced: PricedTree, number: int, candidate: CacheCa
     join = priced.joins[number]
     arriving, visited = join.blocks[candidate.pipeline], candidate.visited
     hit = 1.0 - figures.miss_probability
+    indexes = {1 << table: model.graph.offers[table][place] for table, place in join.asked}
     terms = [Term(costs.probe * figures.lookups, visited, arriving)]
     for probe in join.pipelines[candidate.pipeline].probes[candidate.first : candidate.last + 1]:
         block = join.blocks[probe.target]
         made = visited | block
-        terms += [Term(-hit * costs.probe * probe.rate_in, visited, arriving), Term(-hit * costs.join * probe.rate_out, made, arriving)]
+        probing = indexes[block].cpu if probe.asked else costs.probe
+        terms += [Term(-hit * probing * probe.rate_in, visited, arriving), Term(-hit * costs.join * probe.rate_out, made, arriving)]
         if not probe.hashed:
             terms.append(Term(-hit * costs.scan * probe.rate_in * priced.sizes[block], visited, arriving, block))
         visited = made

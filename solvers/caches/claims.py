@@ -6,7 +6,8 @@ and may fit where no tree does. Three things hold for every plan, with caches or
 * it keeps every window, and makes every result: a hit in a cache makes its results too (`least_cpu`). That is a bound of the CPU; a better
   one, for graphs with few connected sets, is that of `jtree.partials`, and for the smallest graphs `together` finds the best plan with caches itself;
 * a cache only adds to the memory of its tree, so the least memory of all plans is that of a tree;
-* caches answer runs of two probes or more by equal keys, so they exist only where a connected part has three streams and an equality.
+* caches answer runs of two probes or more by equal keys, so they exist only where a connected part has three streams and an equality; or, where
+  tables are asked, they keep answers, and then no plan is better than the best one would be if all answers were known.
 
 Where these decide, what is proven of the tree holds for the plan. Elsewhere the plan is `bounded` by them, and a sentence says what is
 proven of the tree alone; the plan's `tree_proof` and `tree_bound` say it to machines.
@@ -19,12 +20,14 @@ from dataclasses import replace
 
 from models.plan import Proof
 from models.request import CacheMode, Objective
+from solvers.caches.answers import as_if_known
 from solvers.common import words
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED, SUMMED
-from solvers.jtree.lower_bound import largest_factor, memory_lower_bound
+from solvers.jtree.lower_bound import cpu_lower_bound, largest_factor, memory_lower_bound
 from solvers.jtree.search import Found, Problem
 from solvers.model.cost import CostModel
+from solvers.model.graph import JoinGraph
 
 __all__ = ["can_exist", "least_cpu", "least_of_all", "no_cache_pays", "with_caches_allowed"]
 
@@ -37,11 +40,22 @@ def can_exist(model: CostModel, mode: CacheMode) -> bool:
     if mode is CacheMode.OFF:
         return False
     wide = [part for part in graph.components if part.bit_count() >= LEAST_INPUTS]
+    if graph.tables:
+        return _runs_can_exist(graph) or any(not offer.kept for offers in graph.offers for offer in offers)
     return any(edge.equality and edge.mask & part for part in wide for edge in graph.edges)
+
+
+def _runs_can_exist(graph: JoinGraph) -> bool:
+    """Whether, in a graph with tables, a cache could answer a run of two probes or more: such a run is held together by predicates, and a stream
+    outside of it looks it up."""
+    wide = [part for part in graph.components if part.bit_count() >= LEAST_INPUTS]
+    return any(part & ~graph.tables & ~edge.mask for part in wide for edge in graph.edges if edge.mask & part)
 
 
 def least_cpu(model: CostModel) -> float:
     """The CPU of what every plan has to do: keep the windows and make the results."""
+    if model.graph.tables:
+        return cpu_lower_bound(model) / SUMMED
     keeping = min(model.costs.append, model.costs.insert + model.costs.delete)
     return math.fsum([model.costs.join * model.rate(model.graph.all), *(keeping * rate for rate in model.graph.rates)]) / SUMMED
 
@@ -68,7 +82,7 @@ def least_of_all(problem: Problem, tree: Found, deadline: Deadline) -> float:
     enough = tree.best.cpu if fits else caps.cpu
     if not can_exist(problem.model, problem.options.caches) or least * ROUNDED >= enough or math.isinf(enough):
         return least
-    if fits and problem.objective is not Objective.MIN_CPU:
+    if problem.model.graph.tables or (fits and problem.objective is not Objective.MIN_CPU):
         return least
     from solvers.jtree.partials import least_cpu_of_all  # its compiled code takes a while to import
 
@@ -85,6 +99,8 @@ def with_caches_allowed(problem: Problem, tree: Found, best: Found, value: float
     model, caps = problem.model, problem.caps
     if not can_exist(model, problem.options.caches):
         return best
+    if model.graph.tables and not _runs_can_exist(model.graph):
+        return _with_answers_allowed(problem, tree, best, value, deadline)
     bound = _bound(problem, least, deadline)
     fits = caps.admit(best.best)
     if not fits:
@@ -103,6 +119,23 @@ def with_caches_allowed(problem: Problem, tree: Found, best: Found, value: float
     if not math.isfinite(bound):
         return replace(best, proof=Proof.OPTIMAL if proven else Proof.NONE, bound=None, notes=(*best.notes, *_said(problem, tree, proven)))
     return replace(best, proof=proof, bound=bound, space=f"{tree.space} with caches", notes=(*best.notes, *_said(problem, tree, proven)))
+
+
+def _with_answers_allowed(problem: Problem, tree: Found, best: Found, value: float, deadline: Deadline) -> Found:
+    """The same where a plan could keep answers of tables and nothing else: it needs at least what the best plan needs where all are known."""
+    from solvers.jtree.exact import exact  # numba takes a while to import; the search has done so
+
+    known = exact(replace(problem, model=as_if_known(problem.model)), deadline)
+    if not problem.caps.admit(best.best):
+        proven = known.proof is Proof.OPTIMAL and not problem.caps.admit(known.best)
+    elif known.bound is None:
+        proven = tree.proof is Proof.OPTIMAL and math.isinf(value)
+    else:
+        proven = known.bound <= value * ROUNDED if problem.objective is Objective.MAX_HEADROOM else value <= known.bound * ROUNDED
+    if proven and tree.proof is Proof.OPTIMAL and best.best is tree.best:
+        return best
+    proof = Proof.OPTIMAL if proven else Proof.NONE if known.bound is None else Proof.BOUNDED
+    return replace(best, proof=proof, bound=known.bound, space=f"{tree.space} with caches", notes=(*best.notes, *_said(problem, tree, proven)))
 
 
 def _said(problem: Problem, tree: Found, proven: bool) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ not counted. Skew makes hits more likely than this.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -115,7 +116,8 @@ def figures(model: CostModel, attributes: Attributes, key: Key, flow: Traffic, s
     distinct, seconds = _new_keys(attributes, key)
     chances = lookups * seconds
     miss = min(1.0, distinct / chances) if chances > 0.0 else 1.0
-    entries = miss * chances
+    # A key that comes from a table has its values once and for all.
+    entries = miss * chances if math.isfinite(seconds) else distinct
     tuples = min(entries * (results / lookups), model.size(segment)) if lookups > 0.0 else 0.0
     return Figures(
         replaced,

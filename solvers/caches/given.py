@@ -59,7 +59,7 @@ _Seen = dict[int, Pipelines]
 def places_of(plan: Plan, problem: Problem) -> tuple[Place, ...]:
     """The places of a document's caches; `problem` is the one that the document answers. Raises ShapeError."""
     names = problem.model.graph.names
-    priced = problem.model.price(tree_of(problem, plan.operators))
+    priced = problem.model.price(tree_of(problem, plan.operators, plan.tables))
     pipelines: _Seen = {}
     masks = {name: 1 << i for i, name in enumerate(names)}
     for operator in plan.operators:

@@ -8,6 +8,7 @@ A plan with caches competes by the objective with the plans without, and has to 
 
 Guarantee: never worse than the plan without caches; the best caches for every tree and order that is tried, unless the selection
 reaches its limit of nodes. `solvers.caches.claims` says what is proven of such a plan.
+In queries with tables the caches are those of the tables' answers (`answers`), for the trees as they are.
 `prefix` and `global` add caches to the plan that won without; with `auto` every tree on the frontier competes, where it is small.
 Complexity: that of the selection, for at most MAX_TREES trees; nothing where no join has three inputs.
 """
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from models.request import CacheMode, Objective
+from solvers.caches.answers import answer_candidates
 from solvers.caches.cached_plan import CachedPlan, cached_plan
 from solvers.caches.candidates import CacheCandidate, Pipelines, prefix_candidates, program_of
 from solvers.caches.claims import can_exist, least_cpu
@@ -75,7 +77,12 @@ class Known:
 def chosen_together(problem: Problem, deadline: Deadline) -> Together | None:
     """The best plan of a small graph, trees, orders and caches chosen together; None where CPU is not the objective, or it takes too long."""
     mode = problem.options.caches
-    if len(problem.model.graph) > TOGETHER_STREAMS or problem.objective is not Objective.MIN_CPU or not can_exist(problem.model, mode):
+    if (
+        problem.model.graph.tables
+        or len(problem.model.graph) > TOGETHER_STREAMS
+        or problem.objective is not Objective.MIN_CPU
+        or not can_exist(problem.model, mode)
+    ):
         return None
     from solvers.caches.together import together  # its compiled code takes a while to import
 
@@ -90,7 +97,7 @@ def caches_in_plans(problem: Problem, found: Found, deadline: Deadline, known: K
     best: tuple[tuple[float, ...], CachedPlan | None] = (_merit(problem, found.best, None), None)
     known = known or Known()
     for tree in wide:
-        for variant in (tree, None) if mode is CacheMode.AUTO else (tree,):
+        for variant in _variants(problem, tree):
             if deadline.expired() or _cannot_win(problem, tree, best[0]):
                 break
             ordered = variant if variant is not None else _for_caches(problem, tree, known, deadline, best[0])
@@ -103,6 +110,16 @@ def caches_in_plans(problem: Problem, found: Found, deadline: Deadline, known: K
     return best[1]
 
 
+def _variants(problem: Problem, tree: Tree) -> tuple[Tree | None, ...]:
+    """The tree as it is; with `auto` also, as None, the same with probe orders chosen for caches."""
+    return (tree, None) if problem.options.caches is CacheMode.AUTO and not problem.model.graph.tables else (tree,)
+
+
+def _may_have_caches(problem: Problem, tree: Tree) -> bool:
+    """Whether some join of the tree has a run of probes that a cache could answer: two at least, or one that asks a table."""
+    return any(node.asked if problem.model.graph.tables else len(node.inputs) > 2 for node in joins(tree))
+
+
 def cached_frontier(problem: Problem, found: Found, points: Sequence[Point], deadline: Deadline) -> list[CachedPlan]:
     """The trees of `points`, and in small graphs others that caches could make as good, each with the caches that save most within the caps."""
     mode = problem.options.caches
@@ -113,9 +130,9 @@ def cached_frontier(problem: Problem, found: Found, points: Sequence[Point], dea
     by_cpu, nothing_to_beat = replace(problem, objective=Objective.MIN_CPU), (1.0,)
     plans: list[CachedPlan] = []
     for tree in trees:
-        if not any(len(node.inputs) > 2 for node in joins(tree)):
+        if not _may_have_caches(problem, tree):
             continue
-        for variant in (tree, None) if mode is CacheMode.AUTO else (tree,):
+        for variant in _variants(problem, tree):
             if deadline.expired():
                 return plans
             ordered = variant if variant is not None else _for_caches(by_cpu, tree, known, deadline, nothing_to_beat)
@@ -141,7 +158,7 @@ def _wide_trees(problem: Problem, found: Found, deadline: Deadline) -> list[Tree
         points += found.points
         points += _more_points(problem, found, deadline)
     trees = dict.fromkeys(point.tree for point in points if point.memory_bytes <= problem.caps.memory_bytes)
-    wide = [tree for tree in trees if any(len(node.inputs) > 2 for node in joins(tree))]
+    wide = [tree for tree in trees if _may_have_caches(problem, tree)]
     most = MAX_TREES if problem.objective is Objective.MIN_CPU else MAX_UNBOUNDED_TREES
     return wide[:most] + wide[most:][-1:]
 
@@ -224,9 +241,10 @@ def _posed(problem: Problem, tree: Tree, deadline: Deadline) -> _Posed | None:
     programs: list[Program] = []
     owners: list[tuple[int, CacheCandidate]] = []
     for number, join in enumerate(priced.joins):
-        if len(join.blocks) > 2:
+        if join.asked if model.graph.tables else len(join.blocks) > 2:
             pipelines = Pipelines.of(join)
-            useful = _fitting(model, [c for c in generate(model, attributes, pipelines, deadline) if c.figures.benefit > 0.0], free)
+            made = answer_candidates(model, attributes, pipelines) if model.graph.tables else generate(model, attributes, pipelines, deadline)
+            useful = _fitting(model, [c for c in made if c.figures.benefit > 0.0], free)
             if useful:
                 programs.append(program_of(pipelines, useful, free)[0])
                 owners += [(number, c) for c in useful]
@@ -251,7 +269,7 @@ def _fitting(model: CostModel, candidates: list[CacheCandidate], free: float) ->
 def _cannot_win(problem: Problem, tree: Tree, to_beat: tuple[float, ...]) -> bool:
     """Whether the tree would not be better, or not be within the cap on CPU, even if caches answered everything for nothing."""
     most = math.inf if to_beat[0] > 0.0 or problem.objective is not Objective.MIN_CPU else to_beat[1]
-    if math.isinf(most) and math.isinf(problem.caps.cpu):
+    if problem.model.graph.tables or (math.isinf(most) and math.isinf(problem.caps.cpu)):
         return False
     least = _least_cpu(problem.model, problem.model.price(tree))
     return least >= most or least > problem.caps.cpu

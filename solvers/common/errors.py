@@ -2,6 +2,7 @@
 
 WatersmeetError
 ├── RangeError         a product of windows and selectivities leaves the range of a double
+├── BindError          an index of a table that no order of probes can bind
 ├── ShapeError         operators that do not form a join tree of the query
 ├── MethodError        the method cannot answer this request, and says which would
 └── SqlError           SQL that is no query we plan, or statistics that do not fit it: every fault, with its place
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["MethodError", "RangeError", "ShapeError", "SqlError", "WatersmeetError", "WrongBoundError"]
+__all__ = ["BindError", "MethodError", "RangeError", "ShapeError", "SqlError", "WatersmeetError", "WrongBoundError"]
 
 
 class WatersmeetError(Exception):
@@ -32,6 +33,10 @@ class WatersmeetError(Exception):
 
 class RangeError(WatersmeetError):
     """A size leaves the range of a double."""
+
+
+class BindError(WatersmeetError):
+    """An index is asked before its attributes have values."""
 
 
 class ShapeError(WatersmeetError):

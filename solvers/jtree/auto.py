@@ -15,7 +15,9 @@ from models.request import Method, Objective
 from solvers.common.deadline import Deadline
 from solvers.jtree.choice import choose
 from solvers.jtree.greedy_tree import greedy_plan
+from solvers.jtree.registry import run
 from solvers.jtree.search import Found, Problem, staircase
+from solvers.jtree.tables.shapes import first_points
 
 __all__ = ["auto"]
 
@@ -27,22 +29,18 @@ def auto(problem: Problem, deadline: Deadline) -> Found:
     graph = problem.model.graph
     widest = max(component.bit_count() for component in graph.components)
     if Method.AUTO.can.largest is not None and widest > Method.AUTO.can.largest:
-        from solvers.jtree.anytime import anytime
-
-        found = anytime(problem, deadline)
+        found = run(Method.ANYTIME, problem, deadline)
         return replace(found, notes=(f"{len(graph)} streams are too many for exact search: improved a good plan region by region.", *found.notes))
     if deadline.progress.listens:
         # A first plan to report at once: it takes a millisecond, and anytime search starts from it, so the answer is no worse.
-        deadline.progress.planned([greedy_plan(problem.model)])
+        deadline.progress.planned([first_points(problem.model)[0].tree if graph.tables else greedy_plan(problem.model)])
     from solvers.jtree.exact import exact  # numba takes a while to import
 
     first = exact(problem, deadline.share(EXACT_SHARE))
     if first.proof is Proof.OPTIMAL or first.termination is Termination.COMPLETE:
         return first
     deadline.progress.found((first.best,))
-    from solvers.jtree.anytime import anytime
-
-    return _better(problem, first, anytime(problem, deadline))
+    return _better(problem, first, run(Method.ANYTIME, problem, deadline))
 
 
 def _better(problem: Problem, first: Found, second: Found) -> Found:

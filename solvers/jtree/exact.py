@@ -18,13 +18,13 @@ import math
 from dataclasses import replace
 
 from models.plan import Proof, Termination
-from models.request import Objective
+from models.request import Method, Objective
 from solvers.common.deadline import Deadline
 from solvers.jtree.choice import choose, objective_value
 from solvers.jtree.compiled.questions import FRONTIER, LEAST_BYTES, LEAST_CPU
 from solvers.jtree.lacking import best_so_far, most_headroom, nothing_fits
 from solvers.jtree.lower_bound import relaxed_bound
-from solvers.jtree.parts import Solver, affordable_sets
+from solvers.jtree.parts import solver_for
 from solvers.jtree.search import ALL_TREES, Found, Problem
 from solvers.jtree.star import star
 
@@ -34,7 +34,7 @@ __all__ = ["exact", "frontier_search"]
 def frontier_search(problem: Problem, deadline: Deadline) -> Found:
     """Every trade-off within the caps that is worth having; none, with `lacking`, where nothing fits."""
     deadline = deadline.before_writing(problem.model.graph.most_probes())
-    solver = Solver(problem.model, affordable_sets(deadline))
+    solver = solver_for(problem.model, deadline)
     if not solver.fits:
         found = _beyond(problem, deadline)  # what it proves is about its best plan alone
         return replace(found, proof=Proof.NONE if found.bound is None else Proof.BOUNDED)
@@ -58,7 +58,7 @@ def exact(problem: Problem, deadline: Deadline) -> Found:
     deadline = deadline.before_writing(problem.model.graph.most_probes())
     if (found := star(problem, deadline)) is not None:
         return found
-    solver = Solver(problem.model, affordable_sets(deadline))
+    solver = solver_for(problem.model, deadline)
     if not solver.fits:
         return _beyond(problem, deadline)
     solver.tell_bound(problem, deadline)
@@ -81,9 +81,9 @@ def exact(problem: Problem, deadline: Deadline) -> Found:
 
 def _beyond(problem: Problem, deadline: Deadline) -> Found:
     """What there is for a graph with too many connected sets for a table: the plan and the bound of anytime search."""
-    from solvers.jtree.anytime import anytime
+    from solvers.jtree.registry import run
 
-    found = anytime(problem, deadline)
+    found = run(Method.ANYTIME, problem, deadline)
     return replace(found, notes=("There are too many connected sets for exact search: improved a good plan region by region.", *found.notes))
 
 

@@ -17,7 +17,7 @@ from solvers.common.tolerances import AT_A_CAP, ROUNDING
 from solvers.jtree.choice import choose, objective_value, overload
 from solvers.jtree.compiled.questions import LEAST_BYTES, LEAST_CPU, LEAST_LOAD
 from solvers.jtree.lower_bound import relaxed_bound
-from solvers.jtree.parts import Solver
+from solvers.jtree.parts import AnySolver
 from solvers.jtree.search import ALL_TREES, Found, Lacking, Problem, staircase, structure_key
 from solvers.model.cost import CostModel
 from solvers.model.point import Caps, Point, point_of
@@ -35,7 +35,7 @@ def best_so_far(problem: Problem, points: tuple[Point, ...], deadline: Deadline)
     return Found(best, points, Proof.NONE if bound is None else Proof.BOUNDED, bound, ALL_TREES, termination=deadline.termination())
 
 
-def nothing_fits(problem: Problem, solver: Solver, deadline: Deadline) -> Found:
+def nothing_fits(problem: Problem, solver: AnySolver, deadline: Deadline) -> Found:
     """The least bad plan, and exactly what it would take. Each answer is a search of its own, under one cap or none."""
     deadline.progress.doing("nothing fits: finding out what it would take")
     caps = problem.caps
@@ -72,7 +72,7 @@ def nothing_fits(problem: Problem, solver: Solver, deadline: Deadline) -> Found:
     return Found(best, points, Proof.OPTIMAL, bound, ALL_TREES, lacking=lacking)
 
 
-def most_headroom(problem: Problem, solver: Solver, deadline: Deadline, chosen_anew: bool = False) -> Found:
+def most_headroom(problem: Problem, solver: AnySolver, deadline: Deadline, chosen_anew: bool = False) -> Found:
     """The plan that bears the largest factor on all rates within the caps.
 
     At a factor f the plan of least load max(CPU/cap, memory/cap) is found; it bears more than f, or no plan does. Its own largest factor
@@ -104,7 +104,7 @@ def most_headroom(problem: Problem, solver: Solver, deadline: Deadline, chosen_a
             if factor < LEAST_FACTOR:
                 factor = 0.0
                 break
-        here = Solver(CostModel(graph.scaled(factor), model.costs, None if chosen_anew else model), solver.limit)
+        here = solver.of(CostModel(graph.scaled(factor), model.costs, None if chosen_anew else model))
     best = min(met, key=lambda point: (-objective_value(asking, point), point.cpu, point.memory_bytes, structure_key(point.tree)))
     value = objective_value(asking, best)
     if not math.isfinite(factor):

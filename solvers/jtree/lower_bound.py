@@ -222,6 +222,8 @@ class _Cuts:
 def cpu_lower_bound(model: CostModel, deadline: Deadline = NEVER) -> float:
     """CPU that every join tree uses at least."""
     graph, costs = model.graph, model.costs
+    if graph.tables:
+        return _cpu_with_tables(model)
     keep = costs.insert + costs.delete
     base = min(keep, costs.append)
     made = costs.join + costs.probe
@@ -251,11 +253,28 @@ def cpu_lower_bound(model: CostModel, deadline: Deadline = NEVER) -> float:
     return math.fsum(terms) * ROUNDED_DOWN
 
 
+def _always_kept(graph: JoinGraph) -> int:
+    """Of a graph with tables the streams that every plan keeps, because no table may be their only partner, and the tables that cannot be asked."""
+    near = graph.neighbours
+    streams = sum(1 << i for i in bits(graph.all & ~graph.tables) if near[i] and not near[i] & graph.tables)
+    return streams | sum(1 << i for i in bits(graph.tables) if all(offer.kept for offer in graph.offers[i]))
+
+
+def _cpu_with_tables(model: CostModel) -> float:
+    """CPU that every plan of a graph with tables needs: making the results, each stream's first probe, keeping those that must be kept."""
+    graph, costs = model.graph, model.costs
+    cheapest = min([costs.probe, *(offer.cpu for offers in graph.offers for offer in offers if not offer.kept)])
+    keep = min(costs.insert + costs.delete, costs.append)
+    terms = [costs.join * model.rate(graph.all), *(cheapest * rate for rate in graph.rates)]
+    return math.fsum([*terms, *(keep * graph.rates[i] for i in bits(_always_kept(graph)))]) * ROUNDED_DOWN
+
+
 def memory_lower_bound(model: CostModel) -> float:
     """Bytes that every join tree keeps: the windows, and the components' joins where there are several."""
     parts = model.graph.components
     kept = [model.state_bytes(component) for component in parts if component & (component - 1)] if len(parts) > 1 else []
-    return math.fsum([model.leaves_bytes(), *kept])
+    leaves = _always_kept(model.graph) if model.graph.tables else model.graph.all
+    return math.fsum([model.leaves_bytes(leaves), *kept])
 
 
 def headroom_upper_bound(model: CostModel, caps: Caps, deadline: Deadline = NEVER) -> float:

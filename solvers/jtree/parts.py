@@ -7,6 +7,7 @@ here, and nothing within AT_A_CAP of a cap is dropped before that.
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import AT_A_CAP
@@ -17,11 +18,12 @@ from solvers.jtree.lower_bound import relaxed_bound
 from solvers.jtree.mjoin import mjoin_tree
 from solvers.jtree.search import Problem, staircase
 from solvers.jtree.table_sizes import HASTY_SETS, MAX_SETS
+from solvers.jtree.tables.solver import TableSolver
 from solvers.model.cost import CostModel
 from solvers.model.point import Caps, Point, point_of
 from solvers.model.tree import Join, Tree, joins, leaf_mask
 
-__all__ = ["Solver", "affordable_sets"]
+__all__ = ["AnySolver", "Solver", "affordable_sets", "solver_for"]
 
 PATIENT = 4.0  # seconds granted, from which on larger tables are worth their time
 
@@ -47,6 +49,10 @@ class Solver:
             pays.append(model.price_join([leaf_mask(tree) for tree in root.inputs], root.orders).cpu)
             pays_bytes += [model.state_bytes(mask) for mask in self.masks if mask & (mask - 1)]
         self.pays, self.pays_bytes = math.fsum(pays), math.fsum(pays_bytes)
+
+    def of(self, model: CostModel) -> Solver:
+        """The same questions of another model of the same graph."""
+        return Solver(model, self.limit)
 
     def limits(self, caps: Caps, goal: int) -> Limits:
         return Limits(
@@ -99,3 +105,21 @@ class Solver:
         nodes = list(joins(tree))
         cpu = math.fsum(self.model.price_join([leaf_mask(child) for child in node.inputs], node.orders).cpu for node in nodes)
         return Point(cpu, math.fsum(self.model.state_bytes(node.mask) for node in nodes[:-1]), tree)
+
+
+class AnySolver(Protocol):
+    """What every exact question is asked of, with tables or without."""
+
+    model: CostModel
+    fits: bool
+
+    def of(self, model: CostModel) -> AnySolver: ...
+
+    def points(self, caps: Caps, goal: int, deadline: Deadline) -> tuple[tuple[Point, ...], bool]: ...
+
+    def tell_bound(self, problem: Problem, deadline: Deadline) -> None: ...
+
+
+def solver_for(model: CostModel, deadline: Deadline) -> AnySolver:
+    """The solver that knows everything in the graph."""
+    return TableSolver(model) if model.graph.tables else Solver(model, affordable_sets(deadline))

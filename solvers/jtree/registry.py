@@ -20,4 +20,8 @@ def module_of(method: Method) -> str:
 def run(method: Method, problem: Problem, deadline: Deadline) -> Found:
     """What the method finds. Its module is imported when it is first run: the command line must start fast."""
     search = cast(Search, getattr(import_module(module_of(method)), method.value))
+    if problem.model.graph.tables:
+        from solvers.jtree.tables.methods import with_tables
+
+        search = with_tables(method, search)
     return search(problem, deadline)

@@ -19,7 +19,7 @@ from solvers.model.cost import CostModel
 from solvers.model.graph import freshness_of
 from solvers.model.point import NO_CAPS, Caps, Point
 from solvers.model.staircase import undominated
-from solvers.model.tree import Join, Tree, joins, leaf_mask
+from solvers.model.tree import Asked, Join, Tree, joins, leaf_mask
 
 __all__ = [
     "ALL_TREES",
@@ -121,7 +121,7 @@ Shape = dict[int, tuple[int, ...]]
 def structure_key(tree: Tree) -> tuple[int, tuple[object, ...]]:
     """The rule for ties: fewer operators first, then the lexicographically smallest structure."""
     nodes = list(joins(tree))
-    return len(nodes), tuple((node.mask, node.orders) for node in nodes)
+    return len(nodes), tuple((node.mask, node.orders, node.asked) for node in nodes)
 
 
 def staircase(points: Iterable[Point]) -> tuple[Point, ...]:
@@ -145,7 +145,7 @@ def spread(count: int, first: int = 0) -> list[int]:
     return list(places)
 
 
-def make_join(inputs: Iterable[Tree], orders: Iterable[Iterable[int]]) -> Join:
+def make_join(inputs: Iterable[Tree], orders: Iterable[Iterable[int]], asked: Asked = ()) -> Join:
     """A join with its inputs in canonical order: by their lowest streams; `orders` are renumbered alike."""
     trees = list(inputs)
     masks = [leaf_mask(tree) for tree in trees]
@@ -155,7 +155,7 @@ def make_join(inputs: Iterable[Tree], orders: Iterable[Iterable[int]]) -> Join:
     mask = 0
     for part in masks:
         mask |= part
-    return Join(tuple(trees[k] for k in ranking), tuple(listed[k] for k in ranking), mask)
+    return Join(tuple(trees[k] for k in ranking), tuple(listed[k] for k in ranking), mask, tuple(sorted(asked)))
 
 
 def sorted_inputs(masks: Iterable[int]) -> tuple[int, ...]:

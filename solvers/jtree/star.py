@@ -2,7 +2,7 @@
 
 Problem: the join tree of least CPU of a star. Method: a shortest path over sets of leaves (`compiled.stars`, which says why few sets are enough).
 It holds where keeping a state costs the same in every join, so it is used only where every state is indexed in every plan: all predicates are
-equalities, nothing is observed, and scanning never costs less than an index. What a plan keeps is checked against the cap on memory afterwards:
+equalities, nothing is observed, there are no tables, and scanning never costs less than an index. What a plan keeps is checked against the cap on memory afterwards:
 the plan with the least CPU of all is the best within the cap if it fits.
 
 Guarantee: the best of all join trees; None where the graph is no such star, or the plan does not fit. Complexity: that of `best_chain`.
@@ -36,7 +36,7 @@ def _hub(model: CostModel) -> int | None:
     graph = model.graph
     every = graph.all
     hubs = [i for i, near in enumerate(graph.neighbours) if near == every & ~(1 << i)]
-    if len(graph) < 4 or len(hubs) != 1 or graph.observed or not all(edge.equality for edge in graph.edges):
+    if len(graph) < 4 or len(hubs) != 1 or graph.tables or graph.observed or not all(edge.equality for edge in graph.edges):
         return None
     return hubs[0] if all(graph.neighbours[i] == 1 << hubs[0] for i in range(len(graph)) if i != hubs[0]) else None
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from models.request import Comparison, Query
-from solvers.model.graph import JoinGraph
+from solvers.model.graph import JoinGraph, inputs_of
 
 __all__ = ["Attribute", "Attributes", "Key"]
 
@@ -51,7 +51,7 @@ class Attributes:
     def of(cls, query: Query, graph: JoinGraph) -> Attributes:
         """The attributes of a query. Where `distinct` is not given, it is 1/selectivity: since σ = 1/max(distinct), no side has more values."""
         position = {name: i for i, name in enumerate(graph.names)}
-        given = {(i, name): count for i, stream in enumerate(query.streams) for name, count in stream.distinct.items()}
+        given = {(i, name): count for i, entry in enumerate(inputs_of(query)) for name, count in entry.distinct.items()}
         sides = []
         estimated: dict[Attribute, float] = {}
         for predicate, edge in zip(query.predicates, graph.edges, strict=True):

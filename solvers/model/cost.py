@@ -18,9 +18,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from models.request import Costs
-from solvers.common.errors import RangeError
-from solvers.model.graph import SMALL, JoinGraph, bits
-from solvers.model.tree import Join, Tree, joins, leaf_mask
+from solvers.common.errors import BindError, RangeError
+from solvers.model.binding import check_bound
+from solvers.model.graph import SMALL, JoinGraph, Offer, bits
+from solvers.model.tree import Asked, Join, Tree, joins, leaf_mask
 
 __all__ = [
     "CostModel",
@@ -62,6 +63,8 @@ class PricedProbe(NamedTuple):
     cpu: float
     predicates: tuple[int, ...]
     """The query's predicates between what was visited and the target."""
+    asked: bool = False
+    """Whether the target is a table that is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ class PricedPipeline:
 class PricedState:
     indexed: bool
     cpu: float
+    kept: bool = True
+    """False of a table that is asked, and of a stream that nobody probes because all others are tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,7 @@ class PricedJoin:
     terms: tuple[Term, ...]
     exact: tuple[float, ...]
     """A few numbers that add up to the exact sum of the terms, without rounding."""
+    asked: Asked = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +108,14 @@ class PricedTree:
     output_rate: float
     sizes: dict[int, float]
     """size(S) of every set that the plan makes, and maybe of others."""
+    leaves: int
+    """The streams and tables that are kept: all, but for tables that are asked and streams that only tables are joined with."""
     adjustments: tuple[Term, ...] = ()
     """What caches save (below 0) and cost, where the figures count them."""
     cached: tuple[tuple[int, float], ...] = ()
     """(set, bytes) held in caches, growing with the sizes of the set's windows."""
+    answered: tuple[tuple[int, float], ...] = ()
+    """(table, keys a second) that kept answers serve, so that it is not asked for them."""
 
     @property
     def terms(self) -> list[Term]:
@@ -172,7 +182,7 @@ class CostModel:
         self._last: PricedTree | None = None
         self._small = len(graph) <= SMALL
         self._known_sizes: dict[int, float] = {}
-        self._known_joins: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], PricedJoin] = {}
+        self._known_joins: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...], Asked], PricedJoin] = {}
         self._known_figures: dict[int, tuple[Join, tuple[float, ...], tuple[float, ...]]] = {}
 
     def size(self, mask: int) -> float:
@@ -208,9 +218,11 @@ class CostModel:
     def state_bytes(self, mask: int) -> float:
         return self.graph.size(mask) * self.tuple_bytes(mask)
 
-    def leaves_bytes(self) -> float:
-        """The memory of every plan: the windows of all streams."""
-        return self._leaves_bytes
+    def leaves_bytes(self, leaves: int | None = None) -> float:
+        """The memory of the windows of these streams, of all where nothing is said: without tables, what every plan takes."""
+        if leaves is None or leaves == self.graph.all:
+            return self._leaves_bytes
+        return total(self.graph.window_tuples[i] * self.graph.tuple_bytes[i] for i in bits(leaves))
 
     @cached_property
     def _leaves_bytes(self) -> float:
@@ -232,8 +244,10 @@ class CostModel:
         scanned = keeping(self.costs, False, kept) + scanning(self.costs, False, arriving, size)
         return not scanned < keeping(self.costs, True, kept)
 
-    def price_join(self, blocks: Sequence[int], orders: Sequence[Sequence[int]], sizes: dict[int, float] | None = None) -> PricedJoin:
-        """The figures of one join over inputs with these sets of streams, probed in these orders.
+    def price_join(
+        self, blocks: Sequence[int], orders: Sequence[Sequence[int]], sizes: dict[int, float] | None = None, asked: Asked = ()
+    ) -> PricedJoin:
+        """The figures of one join over inputs with these sets of streams, probed in these orders, some of its tables `asked`.
 
         `sizes` holds the sizes that are known already and takes up the new ones. In a large graph each size is computed from the one before it
         in the pipeline, which takes constant time; in a small graph from the set itself, so that a join costs the same in every tree.
@@ -245,6 +259,7 @@ class CostModel:
             if block not in sizes:
                 sizes[block] = graph.size(block)
         indexed = [False] * len(blocks)
+        indexes = {1 << table: graph.offers[table][place] for table, place in asked}
         terms: list[Term] = []
         pipelines = []
         for k, order in enumerate(orders):
@@ -254,13 +269,20 @@ class CostModel:
             for target in order:
                 block = blocks[target]
                 predicates = graph.between(visited, block)
-                hashed = self.hashed_in_binary(visited, block, sizes) if binary else any(edges[p].equality for p in predicates)
+                index = indexes.get(block)
+                if index is not None:
+                    if not index.bindable(visited):
+                        self._refuse_unbound(block, index)
+                    hashed = True
+                else:
+                    hashed = self.hashed_in_binary(visited, block, sizes) if binary else any(edges[p].equality for p in predicates)
                 indexed[target] |= hashed
                 made = visited | block
                 if made not in sizes:
                     sizes[made] = graph.grown(sizes[visited], made, sizes[block], predicates)
                 produced = sizes[made] * per_second
-                probing, joining = probe * arriving if probe else 0.0, join * produced if join else 0.0
+                asking = probe if index is None else index.cpu
+                probing, joining = asking * arriving if asking else 0.0, join * produced if join else 0.0
                 terms.append(Term(probing, visited, own))
                 terms.append(Term(joining, made, own))
                 cpu = probing + joining  # of two terms this is `total`
@@ -268,11 +290,15 @@ class CostModel:
                     scanned = scanning(costs, hashed, arriving, sizes[block])
                     terms.append(Term(scanned, visited, own, block))
                     cpu = total((probing, joining, scanned))
-                probes.append(PricedProbe(target, hashed, arriving, produced, cpu, predicates))
+                probes.append(PricedProbe(target, hashed, arriving, produced, cpu, predicates, index is not None))
                 visited, arriving = made, produced
             pipelines.append(PricedPipeline(tuple(probes)))
         states = []
+        left_out = self.left_out(blocks, asked)
         for k, block in enumerate(blocks):
+            if block & left_out:
+                states.append(PricedState(False, 0.0, False))
+                continue
             kept = keeping(costs, indexed[k], self._rate(sizes, block))
             terms.append(Term(kept, block, block))
             states.append(PricedState(indexed[k], kept))
@@ -285,7 +311,17 @@ class CostModel:
             exact[0] if exact else 0.0,
             tuple(term for term in terms if term.value),
             exact,
+            asked,
         )
+
+    def left_out(self, blocks: Sequence[int], asked: Asked) -> int:
+        """The inputs of a join that it keeps no state of: tables that are asked, and a stream whose partners are all tables."""
+        tables = self.graph.tables
+        if not tables:
+            return 0
+        flowing = [block for block in blocks if block & ~tables]
+        alone = flowing[0] if len(flowing) == 1 and flowing[0] & (flowing[0] - 1) == 0 and len(blocks) > 1 else 0
+        return sum((1 << table for table, _ in asked), alone)
 
     def price(self, tree: Tree) -> PricedTree:
         """The figures of a whole plan from its shape and probe orders.
@@ -301,15 +337,20 @@ class CostModel:
             if not math.isfinite(sizes[node.mask] * self.per_second(node.mask)):
                 self._refuse(node.mask)
         kept = [node.mask for node in nodes[:-1]]
+        leaves = self.graph.all
+        if self.graph.tables:
+            for join in priced:
+                leaves &= ~self.left_out(join.blocks, join.asked)
         result = PricedTree(
             tree,
             nodes,
             priced,
             total(part for join in priced for part in join.exact),
-            total([self.leaves_bytes(), *(sizes[mask] * self.tuple_bytes(mask) for mask in kept)]),
-            total([*self.graph.window_tuples, *(sizes[mask] for mask in kept)]),
+            total([self.leaves_bytes(leaves), *(sizes[mask] * self.tuple_bytes(mask) for mask in kept)]),
+            total([*(self.graph.window_tuples[i] for i in bits(leaves)), *(sizes[mask] for mask in kept)]),
             self._rate(sizes, leaf_mask(tree)) if nodes else self.rate(leaf_mask(tree)),
             sizes,
+            leaves,
         )
         if not all(map(math.isfinite, (result.cpu, result.memory_bytes, result.memory_tuples, result.output_rate))):
             self._refuse(self.graph.all)
@@ -318,7 +359,7 @@ class CostModel:
 
     def figures(self, tree: Tree) -> tuple[float, float]:
         """CPU and memory bytes of a plan, the same as `price` gives. In a small graph the sums below each join are remembered for other trees."""
-        if not self._small or not isinstance(tree, Join):
+        if not self._small or self.graph.tables or not isinstance(tree, Join):
             priced = self.price(tree)
             return priced.cpu, priced.memory_bytes
         known, waiting = self._known_figures, [tree]
@@ -350,16 +391,21 @@ class CostModel:
         """The figures of one join. In a small graph they are remembered: the plans of a frontier share most of their joins."""
         blocks = tuple(leaf_mask(child) for child in node.inputs)
         if not self._small:
-            return self.price_join(blocks, node.orders, sizes)
-        key = (blocks, node.orders)
+            return self.price_join(blocks, node.orders, sizes, node.asked)
+        key = (blocks, node.orders, node.asked)
         found = self._known_joins.get(key)
         if found is None:
-            found = self._known_joins[key] = self.price_join(blocks, node.orders, sizes)
+            found = self._known_joins[key] = self.price_join(blocks, node.orders, sizes, node.asked)
         return found
 
     def check_range(self) -> None:
-        """Raise RangeError where no plan's figures fit a double, because those of the windows or the results do not."""
+        """Raise RangeError where no plan's figures fit a double, because those of the windows or the results do not; BindError where no plan can
+        use some index."""
+        check_bound(self.graph)
         for i, name in enumerate(self.graph.names):
+            if self.graph.tables >> i & 1:
+                self._check_set(1 << i)
+                continue
             if not (TINIEST <= self.graph.rates[i] <= LARGEST and TINIEST <= 1.0 / self.graph.window_seconds[i] <= LARGEST):
                 detail = f"the rate and the window of {name} leave the range of a double: neither may be below {TINIEST} or above {LARGEST}"
                 raise RangeError(detail, f"/query/streams/{i}")
@@ -374,3 +420,8 @@ class CostModel:
     def _refuse(self, mask: int) -> None:
         names = ", ".join(sorted(self.graph.names[i] for i in bits(mask)))
         raise RangeError(f"the join of {names} has more tuples than a double can count: lower their rates, windows or selectivities", "/query")
+
+    def _refuse_unbound(self, table: int, index: Offer) -> None:
+        attributes = ", ".join(index.bound)
+        name = self.graph.names[table.bit_length() - 1]
+        raise BindError(f"the index of {name} by {attributes} is asked before all of these have values", "/operators")

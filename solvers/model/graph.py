@@ -2,6 +2,7 @@
 
 Notation (contract §1): stream i has rate λ_i, a window of T_i seconds that holds w_i tuples, and tuples of
 b_i bytes. A set S of streams is an int with bit i set for stream i. σ(S) and size(S) are defined on every set.
+Tables come after the streams and are counted among them: rate 0, a window of w = rows that never ends, so that 1/T = 0.
 
 Products are taken on mantissas and exponents apart, so that only a result outside the range of a double
 overflows (to infinity), never an intermediate; a result below the range becomes 0.
@@ -15,13 +16,14 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from models.request import Comparison, Query
+from models.request import Comparison, Query, Stream
+from models.table import Table
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["SMALL", "Edge", "JoinGraph", "bits", "freshness_of", "join_graph", "product"]
+__all__ = ["SMALL", "Edge", "JoinGraph", "Offer", "bits", "freshness_of", "inputs_of", "join_graph", "product"]
 
 MODERATE = 900  # binary digits by which all factors together may differ from 1; a double has 1022
 LOOKED_THROUGH = 100  # observed sets up to which a loop is faster than numpy
@@ -74,6 +76,29 @@ class Edge:
         return 1 << self.left | 1 << self.right
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One access of a table: kept, or, where it has `bound` attributes, asked by them."""
+
+    bound: tuple[str, ...] = ()
+    binders: tuple[int, ...] = ()
+    """For each bound attribute the streams and tables that an equality takes its value from."""
+    cpu: float = 0.0
+    """CPU-seconds of asking for one key."""
+    seconds: float = 0.0
+    """From a call to its answer."""
+    keys: int = 1
+    """That one call asks for."""
+
+    @property
+    def kept(self) -> bool:
+        return not self.bound
+
+    def bindable(self, visited: int) -> bool:
+        """Whether tuples of these streams have a value for every bound attribute."""
+        return all(visited & binder for binder in self.binders)
+
+
 @dataclass(frozen=True)
 class JoinGraph:
     """Streams, predicates and observed sub-joins, by position."""
@@ -92,6 +117,8 @@ class JoinGraph:
     """In the order of the query's predicates."""
     observed: tuple[tuple[int, float], ...] = ()
     """(set, σ), in the order in which they stand in for predicates: largest first, ties by sorted names."""
+    offers: tuple[tuple[Offer, ...], ...] = ()
+    """By position what each table offers; nothing for a stream. Empty where there are no tables."""
     _sizes: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
     _hashed_to: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
     _between: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict, compare=False, repr=False)
@@ -104,6 +131,11 @@ class JoinGraph:
     def all(self) -> int:
         """The set of all streams."""
         return (1 << len(self.names)) - 1
+
+    @cached_property
+    def tables(self) -> int:
+        """The set of all tables."""
+        return sum(1 << i for i, offered in enumerate(self.offers) if offered)
 
     @cached_property
     def neighbours(self) -> tuple[int, ...]:
@@ -183,11 +215,12 @@ class JoinGraph:
 
     @cached_property
     def components(self) -> tuple[int, ...]:
-        """The connected parts, the one with the lowest stream first."""
+        """The connected parts, the one with the lowest stream first. Tables that no stream is joined with are parts each on their own, because no
+        operator joins tables alone."""
         parts, left = [], self.all
         while left:
             part = self.component(left & -left, left)
-            parts.append(part)
+            parts += [part] if part & ~self.tables else [1 << i for i in bits(part)]
             left &= ~part
         return tuple(parts)
 
@@ -295,7 +328,13 @@ class JoinGraph:
             tuple_bytes=self.tuple_bytes,
             edges=self.edges,
             observed=self.observed,
+            offers=self.offers,
         )
+
+
+def inputs_of(query: Query) -> list[Stream | Table]:
+    """The streams, then the tables: by position."""
+    return [*query.streams, *query.tables]
 
 
 def selectivity_of(query: Query, index: int) -> float:
@@ -303,18 +342,20 @@ def selectivity_of(query: Query, index: int) -> float:
     predicate = query.predicates[index]
     if predicate.selectivity is not None:
         return predicate.selectivity
-    distinct = {stream.name: stream.distinct for stream in query.streams}
+    distinct = {entry.name: entry.distinct for entry in inputs_of(query)}
     sides = [side.split(".", 1) for side in (predicate.left, predicate.right)]
     return min(1.0, 1.0 / max(distinct[stream][attribute] for stream, attribute in sides))
 
 
 def join_graph(query: Query) -> JoinGraph:
     """The graph of a validated query."""
-    position = {stream.name: i for i, stream in enumerate(query.streams)}
-    rows = [stream.window.rows for stream in query.streams]
-    window_tuples = tuple(
-        float(n) if n is not None else stream.rate * (stream.window.seconds or 0.0) for n, stream in zip(rows, query.streams, strict=True)
-    )
+    streams, tables = query.streams, query.tables
+    position = {entry.name: i for i, entry in enumerate(inputs_of(query))}
+    rows = [stream.window.rows for stream in streams]
+    window_tuples = [float(n) if n is not None else stream.rate * (stream.window.seconds or 0.0) for n, stream in zip(rows, streams, strict=True)]
+    window_seconds = [
+        stream.window.seconds if stream.window.seconds is not None else n / stream.rate for n, stream in zip(window_tuples, streams, strict=True)
+    ]
     bit = {name: 1 << i for name, i in position.items()}
     # For ties by sorted names: of two sets of one size, the one whose sorted names come first has the larger sum of these.
     rank = {name: 1 << i for i, name in enumerate(sorted(position, reverse=True))}
@@ -323,15 +364,12 @@ def join_graph(query: Query) -> JoinGraph:
         for entry in query.observed
     )
     return JoinGraph(
-        names=tuple(stream.name for stream in query.streams),
-        rates=tuple(stream.rate for stream in query.streams),
-        window_seconds=tuple(
-            stream.window.seconds if stream.window.seconds is not None else n / stream.rate
-            for n, stream in zip(window_tuples, query.streams, strict=True)
-        ),
-        window_tuples=window_tuples,
-        row_windows=tuple(n is not None for n in rows),
-        tuple_bytes=tuple(stream.tuple_bytes for stream in query.streams),
+        names=tuple(position),
+        rates=(*(stream.rate for stream in streams), *(0.0 for _ in tables)),
+        window_seconds=(*window_seconds, *(math.inf for _ in tables)),
+        window_tuples=(*window_tuples, *(table.rows for table in tables)),
+        row_windows=(*(n is not None for n in rows), *(True for _ in tables)),
+        tuple_bytes=tuple(entry.tuple_bytes for entry in inputs_of(query)),
         edges=tuple(
             Edge(
                 position[predicate.left.split(".", 1)[0]],
@@ -342,17 +380,33 @@ def join_graph(query: Query) -> JoinGraph:
             for p, predicate in enumerate(query.predicates)
         ),
         observed=tuple((mask, selectivity) for _, _, mask, selectivity in observed),
+        offers=(*(() for _ in streams), *(_offers(query, table, bit) for table in tables)) if tables else (),
+    )
+
+
+def _offers(query: Query, table: Table, bit: dict[str, int]) -> tuple[Offer, ...]:
+    """What a table offers, each index with those that can bind it."""
+    binders: dict[str, int] = {}
+    for predicate in query.predicates:
+        if predicate.op is Comparison.EQ:
+            for own, other in ((predicate.left, predicate.right), (predicate.right, predicate.left)):
+                name, attribute = own.split(".", 1)
+                if name == table.name:
+                    binders[attribute] = binders.get(attribute, 0) | bit[other.split(".", 1)[0]]
+    return tuple(
+        Offer(tuple(access.bound), tuple(binders.get(name, 0) for name in access.bound), access.cpu or 0.0, access.seconds or 0.0, access.keys or 1)
+        for access in table.access
     )
 
 
 def freshness_of(query: Query, graph: JoinGraph) -> tuple[float, ...]:
     """How old results may be, measured on each stream, in seconds; infinity where it states nothing."""
     stated = []
-    for stream, rate in zip(query.streams, graph.rates, strict=True):
+    for stream, rate in zip(query.streams, graph.rates, strict=False):
         if stream.freshness is None:
             stated.append(math.inf)
         elif stream.freshness.seconds is not None:
             stated.append(stream.freshness.seconds)
         else:
             stated.append((stream.freshness.rows or 0) / rate)
-    return tuple(stated)
+    return (*stated, *(math.inf for _ in query.tables))

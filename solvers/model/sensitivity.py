@@ -43,7 +43,7 @@ class Interval:
 def _kept(priced: PricedTree, graph: JoinGraph) -> list[tuple[int, float]]:
     """(set, bytes of its state) for everything the plan keeps."""
     model_bytes = graph.tuple_bytes
-    leaves = [(1 << i, graph.window_tuples[i] * model_bytes[i]) for i in range(len(graph))]
+    leaves = [(1 << i, graph.window_tuples[i] * model_bytes[i]) for i in bits(priced.leaves)]
     inner = [(node.mask, priced.sizes[node.mask] * math.fsum(model_bytes[i] for i in bits(node.mask))) for node in priced.nodes[:-1]]
     return [*leaves, *inner, *priced.cached]
 
@@ -140,7 +140,8 @@ def validity(priced: PricedTree, model: CostModel, caps: Caps) -> list[Interval]
 
     A statistic is left out where no value of it alone would bring the plan within the caps; see `lists_selectivities`.
     """
-    graph, rows = model.graph, _by_rows(model.graph)
+    graph = model.graph
+    rows = _by_rows(graph) & ~graph.tables  # a table's own statistic is its rows: what it makes grows with them
     cpu_of_set: dict[tuple[int, int], list[float]] = {}
     cpu_of_arrival: dict[int, list[float]] = {}
     for term in priced.terms:
@@ -161,11 +162,30 @@ def validity(priced: PricedTree, model: CostModel, caps: Caps) -> list[Interval]
     intervals = []
     for k in range(n + m):
         value, domain_end = (graph.rates[k], math.inf) if k < n else (graph.edges[k - n].selectivity, 1.0)
+        name = f"{graph.names[k]}.rate" if k < n else f"predicates[{k - n}].selectivity"
+        if k < n and graph.tables >> k & 1:
+            value, name = graph.window_tuples[k], f"{graph.names[k]}.rows"
+        if k == n:
+            intervals += _of_indexes(priced, graph, caps)
         high = min(_upper_end(value, priced.cpu, cpu[k], caps.cpu), _upper_end(value, priced.memory_bytes, memory[k], caps.memory_bytes))
         if high >= 0.0:
-            name = f"{graph.names[k]}.rate" if k < n else f"predicates[{k - n}].selectivity"
             intervals.append(Interval(name, 0.0, high if high < domain_end else None))
-    return intervals
+    return intervals if m else [*intervals, *_of_indexes(priced, graph, caps)]
+
+
+def _of_indexes(priced: PricedTree, graph: JoinGraph, caps: Caps) -> list[Interval]:
+    """The same for what asking for a key costs, of every table that is asked."""
+    found = []
+    for join in priced.joins:
+        for table, place in join.asked:
+            index = graph.offers[table][place]
+            target = join.blocks.index(1 << table)
+            arriving = [probe.rate_in for pipeline in join.pipelines for probe in pipeline.probes if probe.target == target]
+            probes = math.fsum([*arriving, *(-keys for served, keys in priced.answered if served == table)])
+            high = _upper_end(index.cpu, priced.cpu, index.cpu * probes, caps.cpu) if index.cpu else math.inf
+            if priced.memory_bytes <= caps.memory_bytes and high >= 0.0:
+                found.append(Interval(f"{graph.names[table]}.access[{place}].cpu", 0.0, high if math.isfinite(high) else None))
+    return found
 
 
 _Parts = list[tuple[tuple[int, int], float]]

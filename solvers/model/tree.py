@@ -15,19 +15,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Join", "Tree", "joins", "leaf_mask", "probes_of"]
+__all__ = ["Asked", "Join", "Tree", "joins", "leaf_mask", "probes_of"]
+
+
+Asked = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
     """One join. `orders[k]` are the positions of the other inputs, in the order in which a new tuple of input k visits them.
 
-    Inputs stand in the order of their lowest streams, so that equal trees are equal objects.
+    Inputs stand in the order of their lowest streams, so that equal trees are equal objects. A table has no tuples that arrive: its order is empty.
     """
 
     inputs: tuple[Tree, ...]
     orders: tuple[tuple[int, ...], ...]
     mask: int
+    asked: Asked = ()
+    """The tables among the inputs that are asked, each with the place of the index among what it offers; the others are kept."""
 
 
 Tree = int | Join

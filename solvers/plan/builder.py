@@ -25,6 +25,7 @@ from solvers.model.sensitivity import headroom, validity
 from solvers.model.tree import Join, Tree
 from solvers.plan.explanation import explain, warnings_of
 from solvers.plan.outcome import Outcome, value_of
+from solvers.plan.tables import tables_of
 
 BRIEF = "The time limit left no time to work out allocation, validity and the reasons for this plan."
 
@@ -57,7 +58,7 @@ def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
     def probe_of(inputs: list[str], probe: PricedProbe) -> dict[str, object]:
         return {
             "target": inputs[probe.target],
-            "algorithm": Algorithm.HASH if probe.hashed else Algorithm.NESTED_LOOP,
+            "algorithm": Algorithm.LOOKUP if probe.asked else Algorithm.HASH if probe.hashed else Algorithm.NESTED_LOOP,
             "predicates": probe.predicates,
             "rate_in": probe.rate_in,
             "rate_out": probe.rate_out,
@@ -80,10 +81,11 @@ def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
                     "state_tuples": 0.0 if root else size,
                     "state_bytes": 0.0 if root else size * model.tuple_bytes(node.mask),
                     "cpu": join.cpu,
-                    "states": [{"input": inputs[k], "indexed": state.indexed, "cpu": state.cpu} for k, state in enumerate(join.states)],
+                    "states": [{"input": inputs[k], "indexed": state.indexed, "cpu": state.cpu} for k, state in enumerate(join.states) if state.kept],
                     "pipelines": [
                         {"input": inputs[k], "probes": [probe_of(inputs, probe) for probe in pipeline.probes]}
                         for k, pipeline in enumerate(join.pipelines)
+                        if pipeline.probes
                     ],
                 }
             )
@@ -135,12 +137,14 @@ def build_plan(problem: Problem, outcome: Outcome) -> Plan:
     priced = model.price(found.best.tree)
     operators = operators_of(problem, priced)
     caches, total = (cached.caches(), cached.total) if cached else ([], priced)
+    misses = cached.misses if cached else {}
+    tables = tables_of(model, priced, misses)
     intervals = [] if outcome.brief else validity(total, model, caps)
     bound = found.bound if found.proof is not Proof.NONE else None
     tree_bound = outcome.tree.bound if outcome.tree.proof is not Proof.NONE else None
     return Plan(
         format=PLAN_FORMAT,
-        fingerprint=fingerprint(model.graph.names, operators, caches),
+        fingerprint=fingerprint(model.graph.names, operators, caches, tables),
         qualified=caps.admit(found.best),
         proof=found.proof,
         termination=outcome.termination,
@@ -155,11 +159,11 @@ def build_plan(problem: Problem, outcome: Outcome) -> Plan:
         cost=Cost(cpu=total.cpu, memory_bytes=total.memory_bytes, memory_tuples=priced.memory_tuples, output_rate=priced.output_rate),
         headroom=headroom(total, model.graph, caps),
         operators=operators,
+        tables=tables,
         caches=caches,
         allocation=relief.allocation if relief else None,
         shortfall=shortfall,
         validity=[Validity(statistic=entry.statistic, low=entry.low, high=entry.high) for entry in intervals],
-        explanation=explain(problem, found, total, shortfall, outcome.termination, outcome.brief)
-        + (cached.sentences(outcome.tree.best.cpu) if cached else []),
-        warnings=([BRIEF] if outcome.brief else []) + warnings_of(problem, priced),
+        explanation=explain(problem, outcome, total, shortfall) + (cached.sentences(outcome.tree.best.cpu) if cached else []),
+        warnings=([BRIEF] if outcome.brief else []) + warnings_of(problem, priced, tables),
     )

@@ -7,15 +7,20 @@ from itertools import islice
 
 from models.plan import Proof, Shortfall, Termination
 from models.request import Objective
+from models.table import TableAccess
 from solvers.common import words
 from solvers.jtree.search import Found, Problem
+from solvers.jtree.tables.joins import likely_ways
 from solvers.model.cost import CostModel, PricedJoin, PricedTree
 from solvers.model.probe_order import best_join
 from solvers.model.sensitivity import lists_selectivities
 from solvers.model.tree import Join, leaf_mask
+from solvers.plan.outcome import Outcome
+from solvers.plan.tables import reasons, waiting_warnings
 
 __all__ = ["explain", "warnings_of"]
 
+TABLES_EXPLAINED = 20  # each has a choice of its own
 SENTENCES_PER_TOPIC = 3  # the largest few; the rest can be read in the plan's operators
 WIDEST_ALTERNATIVE = 10  # inputs up to which a join is ordered again just to say what a kept subresult saves
 
@@ -33,16 +38,18 @@ _ENDED = {
 }
 
 
-def explain(problem: Problem, found: Found, priced: PricedTree, shortfall: Shortfall | None, ended: Termination, brief: bool = False) -> list[str]:
+def explain(problem: Problem, outcome: Outcome, priced: PricedTree, shortfall: Shortfall | None) -> list[str]:
     """What the plan uses, what is proven, and, unless it is to be brief, the reasons for its largest choices."""
-    said = [_usage(problem, priced), *_proof(problem, found, shortfall), *_ENDED[ended], *found.notes]
-    if brief:
+    found = outcome.found
+    said = [_usage(problem, priced), *_proof(problem, found, shortfall), *_ENDED[outcome.termination], *found.notes]
+    if outcome.brief:
         return said
     return [
         *said,
         *_kept_subresults(problem.model, priced),
         *_probe_orders(problem.model, priced),
         *_scanned_states(problem.model, priced),
+        *islice(reasons(problem, priced, outcome.cached.misses if outcome.cached else {}), TABLES_EXPLAINED),
     ]
 
 
@@ -85,7 +92,7 @@ def _kept_subresults(model: CostModel, priced: PricedTree) -> list[str]:
         blocks = [leaf_mask(child) for child in user.inputs if leaf_mask(child) != node.mask] + [leaf_mask(child) for child in node.inputs]
         if len(blocks) > WIDEST_ALTERNATIVE or not model.graph.connected(user.mask):
             continue
-        merged = best_join(model, sorted(blocks)).cpu
+        merged = _merged(model, sorted(blocks))
         saved = merged - figures[node.mask][1].cpu - figures[user.mask][1].cpu
         held = words.bytes_(held_bytes[node.mask])
         if not math.isfinite(saved):
@@ -97,12 +104,21 @@ def _kept_subresults(model: CostModel, priced: PricedTree) -> list[str]:
     return sentences
 
 
+def _merged(model: CostModel, blocks: list[int]) -> float:
+    """The CPU of one join of these inputs, at its cheapest."""
+    if not model.graph.tables:
+        return best_join(model, blocks).cpu
+    return min((way.cpu for way in likely_ways(model, blocks)), default=math.inf)
+
+
 def _probe_orders(model: CostModel, priced: PricedTree) -> list[str]:
     """Why the costliest pipelines of multi-way joins start where they start."""
     pipelines = []
     for node, join in zip(priced.nodes, priced.joins, strict=True):
         if len(join.blocks) > 2:
             for k, pipeline in enumerate(join.pipelines):
+                if not pipeline.probes:
+                    continue  # a table
                 pipelines.append((-math.fsum(probe.cpu for probe in pipeline.probes), node.mask, k, join))
     pipelines.sort(key=lambda entry: entry[:3])
     sentences = (_first_step(model, join, k) for _, _, k, join in pipelines)
@@ -113,7 +129,8 @@ def _first_step(model: CostModel, join: PricedJoin, k: int) -> str:
     probes = join.pipelines[k].probes
     chosen, block = probes[0].target, join.blocks[k]
     around = model.graph.around(block)
-    others = [t for t in range(len(join.blocks)) if t not in (k, chosen) and around & join.blocks[t]]
+    unbound = sum(1 << table for table, place in join.asked if not model.graph.offers[table][place].bindable(block))
+    others = [t for t in range(len(join.blocks)) if t not in (k, chosen) and around & join.blocks[t] and not join.blocks[t] & unbound]
     if not others:
         return ""
     made = {t: model.produced(block, block | join.blocks[t]) for t in others}
@@ -135,13 +152,13 @@ def _scanned_states(model: CostModel, priced: PricedTree) -> list[str]:
             continue
         for k, block in enumerate(join.blocks):
             other = join.blocks[1 - k]
-            if not join.states[k].indexed and model.graph.hashable(other, block):
+            if join.states[k].kept and not join.states[k].indexed and model.graph.hashable(other, block) and other & ~model.graph.tables:
                 arrivals, probes = words.amount(model.rate(block)), words.amount(model.rate(other))
                 sentences.append(f"{_label(model, block)} is scanned, not indexed: {arrivals} arrivals a second, {probes} probes.")
     return sentences[:SENTENCES_PER_TOPIC]
 
 
-def warnings_of(problem: Problem, priced: PricedTree) -> list[str]:
+def warnings_of(problem: Problem, priced: PricedTree, tables: list[TableAccess]) -> list[str]:
     """What the caller should know before running the plan."""
     graph, warnings = problem.model.graph, []
     if len(graph) == 1:
@@ -158,8 +175,8 @@ def warnings_of(problem: Problem, priced: PricedTree) -> list[str]:
         for join in priced.joins
         for k, pipeline in enumerate(join.pipelines)
         for probe in pipeline.probes
-        if not probe.hashed and not graph.hashable(graph.all & ~join.blocks[probe.target], join.blocks[probe.target])
+        if not probe.hashed and not probe.asked and not graph.hashable(graph.all & ~join.blocks[probe.target], join.blocks[probe.target])
     ]
     if scans and len(graph.components) == 1:
         warnings.append(f"No equality predicate reaches some states, so they are scanned: {'; '.join(scans[:SENTENCES_PER_TOPIC])}.")
-    return warnings
+    return [*warnings, *waiting_warnings(tables)]

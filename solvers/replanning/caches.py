@@ -85,7 +85,7 @@ def _possible(priced: Priced, mode: CacheMode) -> dict[_Name, Measured]:
     return {
         _name(priced, number, c): Measured(c.figures.benefit, c.figures.update)
         for number, join in enumerate(priced.tree.joins)
-        if len(join.blocks) > 2
+        if len(join.blocks) > 2 and not model.graph.tables
         for c in generate(model, attributes, Pipelines.of(join))
     }
 

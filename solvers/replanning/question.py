@@ -58,7 +58,7 @@ class Question:
     @property
     def horizon(self) -> float:
         """Seconds within which a change must have saved what building its states costs."""
-        return self.asked.horizon or max(self.now.model.graph.window_seconds)
+        return self.asked.horizon or max(seconds for seconds in self.now.model.graph.window_seconds if math.isfinite(seconds))
 
     @property
     def made_for(self) -> Query:
@@ -91,7 +91,7 @@ def pointing(holder: str) -> Iterator[None]:
     try:
         yield
     except WatersmeetError as bad:
-        bad.pointer = f"{holder if isinstance(bad, RangeError) else '/plan'}{bad.pointer}"
+        bad.pointer = f"{holder if isinstance(bad, RangeError) or bad.pointer.startswith('/query') else '/plan'}{bad.pointer}"
         raise
 
 

@@ -41,6 +41,7 @@ def building(plan: Priced, kept: set[int]) -> Building:
         passes = [
             math.fsum(probe.cpu for probe in pipeline.probes) / model.per_second(leaf_mask(child))
             for child, pipeline in zip(node.inputs, join.pipelines, strict=True)
+            if pipeline.probes
         ]
         states.append(node.mask)
         seconds += [min(passes), priced.sizes[node.mask] * (costs.insert if indexed[node.mask] else costs.append)]

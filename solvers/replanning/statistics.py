@@ -19,6 +19,7 @@ from models.faults import condition
 from models.plan import Plan
 from models.replan import Measured
 from models.request import Costs, Observed, PlanRequest, Predicate, Query, Stream
+from models.table import Table
 from solvers.common import words
 from solvers.model.graph import JoinGraph, join_graph, product
 
@@ -62,12 +63,14 @@ def eased(was: float, now: float, error: float) -> float:
 def in_order(query: Query, other: Query) -> Query:
     """The query with its streams and predicates in the order of those of another query, which has the same."""
     streams = {stream.name: stream for stream in query.streams}
+    tables = {table.name: table for table in query.tables}
     listed: dict[str, list[Predicate]] = {}
     for predicate in query.predicates:
         listed.setdefault(condition(predicate), []).append(predicate)
     return query.model_copy(
         update={
             "streams": [streams[stream.name] for stream in other.streams],
+            "tables": [tables[table.name] for table in other.tables],
             "predicates": [listed[condition(predicate)].pop(0) for predicate in other.predicates],
         }
     )
@@ -82,7 +85,7 @@ class Drift:
 
     def off(self, error: float) -> list[Off]:
         """The statistics that are off by more than the error, the furthest first."""
-        found = [off for off in (*self._streams(), *self._predicates(), *self._sets.values()) if is_off(off.was, off.now, error)]
+        found = [off for off in (*self._streams(), *self._tables(), *self._predicates(), *self._sets.values()) if is_off(off.was, off.now, error)]
         return sorted(found, key=lambda off: (-off.times, off.figure))
 
     def eased(self, error: float) -> Query:
@@ -92,16 +95,25 @@ class Drift:
             figures = {off.figure.split(".", 1)[1]: eased(off.was, off.now, error) for off in _of_stream(before, after)}
             distinct = {attribute: figures.get(f"distinct.{attribute}", count) for attribute, count in after.distinct.items()}
             streams.append(after.model_copy(update={"rate": figures["rate"], "tuple_bytes": figures["tuple_bytes"], "distinct": distinct}))
+        tables = []
+        for was, now in zip(self.was.tables, self.now.tables, strict=True):
+            figures = {off.figure.split(".", 1)[1]: eased(off.was, off.now, error) for off in _of_table(was, now)}
+            distinct = {attribute: figures.get(f"distinct.{attribute}", count) for attribute, count in now.distinct.items()}
+            tables.append(now.model_copy(update={"rows": figures["rows"], "tuple_bytes": figures["tuple_bytes"], "distinct": distinct}))
         predicates = [
             predicate.model_copy(update={"selectivity": eased(off.was, off.now, error)})
             for predicate, off in zip(self.now.predicates, self._predicates(), strict=True)
         ]
         observed = [Observed(streams=list(names), selectivity=eased(off.was, off.now, error)) for names, off in self._sets.items()]
-        return self.now.model_copy(update={"streams": streams, "predicates": predicates, "observed": observed})
+        return self.now.model_copy(update={"streams": streams, "tables": tables, "predicates": predicates, "observed": observed})
 
     def _streams(self) -> Iterator[Off]:
         for before, after in zip(self.was.streams, self.now.streams, strict=True):
             yield from _of_stream(before, after)
+
+    def _tables(self) -> Iterator[Off]:
+        for before, after in zip(self.was.tables, self.now.tables, strict=True):
+            yield from _of_table(before, after)
 
     def _predicates(self) -> Iterator[Off]:
         for before, after, predicate in zip(self._graphs[0].edges, self._graphs[1].edges, self.now.predicates, strict=True):
@@ -133,6 +145,13 @@ def _of_stream(was: Stream, now: Stream) -> Iterator[Off]:
         yield Off(f"{now.name}.distinct.{attribute}", was.distinct[attribute], now.distinct[attribute])
 
 
+def _of_table(was: Table, now: Table) -> Iterator[Off]:
+    yield Off(f"{now.name}.rows", was.rows, now.rows)
+    yield Off(f"{now.name}.tuple_bytes", was.tuple_bytes, now.tuple_bytes)
+    for attribute in sorted(was.distinct.keys() & now.distinct.keys()):
+        yield Off(f"{now.name}.distinct.{attribute}", was.distinct[attribute], now.distinct[attribute])
+
+
 def _selectivity(graph: JoinGraph, names: tuple[str, ...]) -> float:
     """σ of a set, from what stands in for its predicates."""
     observed, predicates = graph.factors(sum(1 << graph.names.index(name) for name in names))
@@ -153,6 +172,9 @@ def terms_off(plan: Plan, was: Query, request: PlanRequest, error: float) -> lis
             found.append(f"The freshness of {after_stream.name} is another than when the plan was made.")
         if before_stream.distinct.keys() != after_stream.distinct.keys():
             found.append(f"Distinct values of {after_stream.name} are known of other attributes than when the plan was made.")
+    for before_table, after_table in zip(was.tables, request.query.tables, strict=True):
+        if before_table.access != after_table.access:
+            found.append(f"What {after_table.name} offers is another than when the plan was made.")
     return found + [off.sentence() for off in _costs(plan.costs, request.costs) if is_off(off.was, off.now, error)]
 
 

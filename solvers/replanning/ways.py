@@ -22,7 +22,7 @@ from solvers.jtree.search import Problem
 from solvers.model.cost import CostModel, PricedTree
 from solvers.model.graph import JoinGraph
 from solvers.model.point import Point
-from solvers.model.tree import Tree, joins, leaf_mask
+from solvers.model.tree import Asked, Tree, joins, leaf_mask
 from solvers.plan.outcome import Outcome
 
 __all__ = ["Priced", "Shares", "Way", "as_run", "kind_of", "price", "way_of_outcome", "way_of_plan"]
@@ -143,7 +143,7 @@ def way_of_plan(problem: Problem, plan: Plan, before: Problem) -> Way:
             for probe in pipeline.probes:
                 hashed[blocks[pipeline.input], blocks[probe.target]] = probe.algorithm is Algorithm.HASH
     places = places_of(plan, before if plan.made_for is None else answered_by(plan, names)) if plan.caches else ()
-    return Way(tree_of(problem, plan.operators), places, _shares(plan.allocation, names), hashed)
+    return Way(tree_of(problem, plan.operators, plan.tables), places, _shares(plan.allocation, names), hashed)
 
 
 def way_of_outcome(problem: Problem, outcome: Outcome) -> Way:
@@ -157,7 +157,7 @@ def _shares(allocation: Allocation | None, names: tuple[str, ...]) -> Shares | N
     if allocation is None:
         return None
     given = {entry.stream: entry.share for entry in allocation.streams}
-    return Shares(allocation.admitted, tuple(given[name] for name in names))
+    return Shares(allocation.admitted, tuple(given.get(name, 1.0) for name in names))
 
 
 def kind_of(before: Priced, after: Priced) -> ChangeKind:
@@ -171,9 +171,9 @@ def kind_of(before: Priced, after: Priced) -> ChangeKind:
     return ChangeKind.NONE if _orders(before.tree) == _orders(after.tree) else ChangeKind.ORDERS
 
 
-def _shape(tree: Tree) -> set[tuple[int, ...]]:
-    """Joins by the sets of their inputs."""
-    return {tuple(leaf_mask(child) for child in node.inputs) for node in joins(tree)}
+def _shape(tree: Tree) -> set[tuple[tuple[int, ...], Asked]]:
+    """Joins by the sets of their inputs, and by the tables among them that are asked: keeping one or not touches a state."""
+    return {(tuple(leaf_mask(child) for child in node.inputs), node.asked) for node in joins(tree)}
 
 
 def _standing(places: Sequence[Place]) -> set[Place]:

@@ -3,14 +3,15 @@
 What a client sends must still be taken, and what it reads must still come. So in requests nothing that was allowed may go: no
 field, no enum value, no type, no room within limits, and no new field may be required. In answers nothing that was promised
 may go: no field, and none may become optional, null, of another type, or have values it never had. A schema that serves
-both ways is held to both. Each break is one sentence. Exit 0: none; 1: some; 2: a document cannot be read.
+both ways is held to both. A new value in answers is no break where the document says that it only comes with a request field that earlier
+clients do not know. Each break is one sentence. Exit 0: none; 1: some; 2: a document cannot be read.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ class _Comparison:
                     yield f"{where}: type {place} is now {renamed.removeprefix(PREFIX) or 'inline'}: clients name their types by it"
             before, after = _resolved(self._released, before), _resolved(self._new, after)
             yield from _types(place, before, after, sent)
-            yield from _enums(place, before, after, sent)
+            yield from _enums(place, before, after, sent, self._unasked(after))
             if sent:
                 yield from _limits(place, before, after)
             yield from _fields(place, before, after, sent)
@@ -96,6 +97,15 @@ class _Comparison:
                 if isinstance(before.get(inner), dict) and isinstance(after.get(inner), dict):
                     waiting.append((place if inner == "additionalProperties" else f"{place}[]", before[inner], after[inner]))
             waiting += [(place, left, right) for left, right in zip(_choices(before), _choices(after), strict=False)]
+
+    def _unasked(self, schema: Any) -> list[str]:
+        """Values that only come where a request uses a field which the released document does not have (`x-values-with`: value → Schema.field)."""
+        found = []
+        for value, field in schema.get("x-values-with", {}).items():
+            holder, name = field.split(".")
+            if name not in self._released["components"]["schemas"].get(holder, {}).get("properties", {}):
+                found.append(value)
+        return found
 
 
 def _content(holder: Any) -> Document:
@@ -134,7 +144,8 @@ def _types(place: str, old: Any, new: Any, sent: bool) -> Iterator[str]:
         yield f"{place}: format {old.get('format', 'none')} is now {new.get('format', 'none')}"
 
 
-def _enums(place: str, old: Any, new: Any, sent: bool) -> Iterator[str]:
+def _enums(place: str, old: Any, new: Any, sent: bool, unasked: Collection[str] = ()) -> Iterator[str]:
+    """`unasked` are new values that no client of the released document can be sent."""
     before = old.get("enum", [old["const"]] if "const" in old else None)
     after = new.get("enum", [new["const"]] if "const" in new else None)
     if sent and after is not None:
@@ -145,7 +156,7 @@ def _enums(place: str, old: Any, new: Any, sent: bool) -> Iterator[str]:
     if not sent and before is not None:
         if after is None:
             yield f"{place}: may now have any value, not only {_listed(before)}"
-        for fresh in sorted(str(value) for value in after or [] if value not in before):
+        for fresh in sorted(str(value) for value in after or [] if value not in before and value not in unasked):
             yield f"{place}: may now be {fresh}, which it never was"
         for gone in sorted(str(value) for value in before if value not in (after if after is not None else before)):
             yield f"{place}: value {gone} is gone"

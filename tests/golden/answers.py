@@ -33,6 +33,7 @@ from solvers.window_join.solve import solve_window_join
 __all__ = ["ANSWERS", "answer"]
 
 QUERIES = yaml.safe_load((Path(__file__).parent / "queries.yaml").read_text(encoding="utf-8"))
+_BY = {Algorithm.NESTED_LOOP: " (scan)", Algorithm.LOOKUP: " (asked)"}
 TIME_LIMIT = 60.0  # far more than any case needs, so that a busy machine prints the same
 
 
@@ -56,7 +57,8 @@ def _frontier(data: dict[str, Any]) -> Iterator[str]:
     for point in found.points:
         caches = f", caches: {len(point.plan.caches)}" if point.plan.caches else ""
         trees = "; ".join(_joined(operator) for operator in point.plan.operators)
-        yield f"{cpu(point.cpu)} CPU, {bytes_(point.memory_bytes)}: {trees}{caches}"
+        asked = "".join(f", {table.name} asked" for table in point.plan.tables if table.bound)
+        yield f"{cpu(point.cpu)} CPU, {bytes_(point.memory_bytes)}: {trees}{asked}{caches}"
     yield f"proof {found.proof}, tree_proof {found.tree_proof}, termination {found.termination}"
     yield from (f"warning: {warning}" for warning in found.warnings)
 
@@ -70,8 +72,11 @@ def _plan_lines(made: Plan) -> Iterator[str]:
         kept = f", kept {bytes_(operator.state_bytes)}" if operator.materialized else ""
         yield f"{_joined(operator)}, {cpu(operator.cpu)} CPU{kept}"
         for pipeline in operator.pipelines:
-            steps = [probe.target + (" (scan)" if probe.algorithm is Algorithm.NESTED_LOOP else "") for probe in pipeline.probes]
+            steps = [probe.target + _BY.get(probe.algorithm, "") for probe in pipeline.probes]
             yield f"  {' → '.join([pipeline.input, *steps])}"
+    for table in made.tables:
+        asked = f"asked by {', '.join(table.bound)}, {amount(table.calls_per_second)} calls/s, waiting {amount(table.waiting)}"
+        yield f"{table.name}: {asked if table.bound else f'kept, {bytes_(table.state_bytes)}'}"
     yield from map(_cache_line, made.caches)
     headroom = "" if made.headroom is None else f", headroom {made.headroom:.3g}"
     verdict = "qualified" if made.qualified else "not qualified"

@@ -159,3 +159,68 @@ def test_operators_that_are_no_join_tree_are_refused(operators: list[Any], point
     found = faults({**GOOD, "operators": operators}, EstimateRequest)
     assert [where for where, _ in found] == [pointer]
     assert words in found[0][1]
+
+
+INDEX = {"kind": "index", "bound": ["id"], "cpu": 2e-5, "seconds": 0.002, "keys": 500}
+
+
+def with_table(**fields: Any) -> dict[str, Any]:
+    """GOOD with a table of items beside its streams."""
+    body = with_("query/tables", [{"name": "items", "rows": 1000, "distinct": {"id": 1000}, **fields}])
+    body["query"]["predicates"].append({"left": "auctions.item", "right": "items.id", "selectivity": 0.001})
+    return body
+
+
+def test_a_table_is_kept_unless_it_says_more() -> None:
+    query = PlanRequest.model_validate(with_table()).query
+    assert query.tables[0].model_dump(mode="json") == {
+        "name": "items",
+        "rows": 1000.0,
+        "tuple_bytes": 100.0,
+        "distinct": {"id": 1000.0},
+        "access": [{"kind": "scan"}],
+    }
+    assert "tables" not in PlanRequest.model_validate(GOOD).query.model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    ("fields", "pointer", "words"),
+    [
+        ({"name": "bids"}, "/query/tables/0/name", "table name 'bids' is taken by /query/streams/0; names must be unique"),
+        ({"rows": 0}, "/query/tables/0/rows", "rows must be greater than 0, got 0"),
+        ({"access": []}, "/query/tables/0/access", "access needs at least 1 of them"),
+        ({"access": [{"kind": "guess"}]}, "/query/tables/0/access/0/kind", "kind must be one of 'scan' or 'index', got 'guess'"),
+        ({"access": [{"kind": "scan", "bound": ["id"]}]}, "/query/tables/0/access/0", "a scan has no bound: those are an index's"),
+        ({"access": [{"kind": "index", "cpu": 1e-5}]}, "/query/tables/0/access/0/bound", "an index needs bound: the attributes that it is asked by"),
+        (
+            {"access": [{"kind": "index", "bound": ["id"]}]},
+            "/query/tables/0/access/0/cpu",
+            "an index needs cpu: the CPU-seconds of asking for one key",
+        ),
+        ({"access": [INDEX, INDEX]}, "/query/tables/0/access/1", "this access is offered already by /query/tables/0/access/0; give each once"),
+        ({"access": [{**INDEX, "bound": ["id", "id"]}]}, "/query/tables/0/access/0/bound", "bound names each attribute once, got id, id"),
+        ({"window": {"seconds": 1}}, "/query/tables/0/window", "window is not a known field; known: name, rows, tuple_bytes, distinct, access"),
+    ],
+)
+def test_faults_of_tables_are_said_with_their_place(fields: dict[str, Any], pointer: str, words: str) -> None:
+    assert (pointer, words) in faults(with_table(**fields))
+
+
+def test_streams_and_tables_are_at_most_200_together() -> None:
+    tables = [{"name": f"t{i}", "rows": 1} for i in range(198)]
+    assert faults(with_("query/tables", tables)) == [("/query/tables", "streams and tables are at most 200 together, got 201")]
+
+
+def test_an_estimate_reaches_tables_as_they_offer_it() -> None:
+    flat = {"id": "j", "inputs": ["bids", "auctions", "sellers", "items"]}
+    body = {**with_table(), "operators": [flat]}
+    assert EstimateRequest.model_validate(body).tables == []
+    reached = {"name": "items", "access": "index", "bound": ["id"]}
+    assert faults({**body, "tables": [reached]}, EstimateRequest) == [("/tables/0/access", "'items' offers no index by id")]
+    assert faults({**body, "tables": [{"name": "bids", "access": "scan"}]}, EstimateRequest) == [
+        ("/tables/0/name", "'bids' must be a table of the query, each once; its tables are items")
+    ]
+    piped = {**flat, "pipelines": [{"input": "items", "probes": []}]}
+    assert faults({**body, "operators": [piped]}, EstimateRequest) == [
+        ("/operators/0/pipelines/0/input", "'items' is a table: it is probed, and has no pipeline")
+    ]

@@ -102,7 +102,7 @@ def _caps(problem: Problem) -> Caps:
 def _cached_plans(request: PlanRequest, problem: Problem, rng: random.Random) -> Iterator[_Figures]:
     """Plans with the best caches for orders drawn at random, memory without end."""
     graph = problem.model.graph
-    if request.options.caches is CacheMode.OFF or len(graph.components) > 1:
+    if request.options.caches is CacheMode.OFF or len(graph.components) > 1 or graph.tables:
         return
     attributes = Attributes.of(request.query, graph)
     generate = prefix_candidates if request.options.caches is CacheMode.PREFIX else global_candidates

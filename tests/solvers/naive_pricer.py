@@ -5,6 +5,7 @@ It prices a plan document from its query and from the shape of its operators, an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +30,9 @@ class Figures:
 
 class _Query:
     def __init__(self, query: dict[str, Any]) -> None:
-        self.names = [stream["name"] for stream in query["streams"]]
+        tables = query.get("tables", [])
+        self.tables = {table["name"]: table for table in tables}
+        self.names = [entry["name"] for entry in (*query["streams"], *tables)]
         self.seconds: dict[str, float] = {}
         self.tuples: dict[str, float] = {}
         self.bytes: dict[str, float] = {}
@@ -40,6 +43,10 @@ class _Query:
             else:
                 self.seconds[name], self.tuples[name] = window["rows"] / stream["rate"], window["rows"]
             self.bytes[name] = stream.get("tuple_bytes", 100)
+        for table in tables:
+            self.seconds[table["name"]], self.tuples[table["name"]] = float("inf"), table["rows"]
+            self.bytes[table["name"]] = table.get("tuple_bytes", 100)
+        self.equalities = [(p["left"], p["right"]) for p in query.get("predicates", []) if p.get("op", "=") == "="]
         self.predicates = [
             ({p["left"].split(".")[0], p["right"].split(".")[0]}, p.get("op", "=") == "=", p["selectivity"]) for p in query.get("predicates", [])
         ]
@@ -75,18 +82,39 @@ class _Query:
     def joining(self, left: set[str], right: set[str]) -> list[int]:
         return [i for i, (ends, _, _) in enumerate(self.predicates) if ends & left and ends & right and not ends <= left and not ends <= right]
 
+    def index(self, reached: dict[str, Any]) -> dict[str, Any] | None:
+        """The index that a plan asks a table by; None where it keeps the table."""
+        if reached["access"] == "scan":
+            return None
+        found: dict[str, Any]
+        (found,) = (offer for offer in self.tables[reached["name"]]["access"] if sorted(offer.get("bound", [])) == sorted(reached["bound"]))
+        return found
 
-def price(query: dict[str, Any], costs: dict[str, float], operators: list[dict[str, Any]], fixed: bool = False) -> Figures:
-    """The figures of a plan from its shape: ids, inputs and the targets of its probes; `fixed` keeps its algorithms too."""
+    def binds(self, visited: set[str], table: str, attributes: list[str]) -> bool:
+        """Whether an equality with what was visited gives every attribute of the table a value."""
+        pairs = [*self.equalities, *((right, left) for left, right in self.equalities)]
+        return all(any(own == f"{table}.{name}" and other.split(".")[0] in visited for own, other in pairs) for name in attributes)
+
+
+def price(
+    query: dict[str, Any], costs: dict[str, float], operators: list[dict[str, Any]], fixed: bool = False, tables: Sequence[dict[str, Any]] = ()
+) -> Figures:
+    """The figures of a plan from its shape: ids, inputs and the targets of its probes; `fixed` keeps its algorithms too. `tables` as in a plan."""
     graph, figures = _Query(query), Figures()
+    indexes = {reached["name"]: index for reached in tables if (index := graph.index(reached)) is not None}
     below: dict[str, set[str]] = {name: {name} for name in graph.names}
     for operator in operators:
         below[operator["id"]] = set().union(*(below[name] for name in operator["inputs"]))
-    for name in graph.names:
+    unkept = set(indexes)
+    for operator in operators:
+        flowing = [name for name in operator["inputs"] if name not in graph.tables]
+        if len(flowing) == 1 and flowing[0] in graph.names:
+            unkept.add(flowing[0])
+    for name in (name for name in graph.names if name not in unkept):
         figures.memory_tuples += graph.tuples[name]
         figures.memory_bytes += graph.tuples[name] * graph.bytes[name]
     for operator in operators:
-        _price_operator(graph, costs, operator, below, figures, fixed)
+        _price_operator(graph, costs, operator, below, _Reach(figures, fixed, indexes, unkept))
         mine, identifier = below[operator["id"]], operator["id"]
         figures.operator_rate[identifier] = graph.rate(mine)
         root = operator is operators[-1]
@@ -99,10 +127,16 @@ def price(query: dict[str, Any], costs: dict[str, float], operators: list[dict[s
     return figures
 
 
-def _price_operator(
-    graph: _Query, costs: dict[str, float], operator: dict[str, Any], below: dict[str, set[str]], figures: Figures, fixed: bool
-) -> None:
-    identifier, inputs = operator["id"], operator["inputs"]
+@dataclass
+class _Reach:
+    figures: Figures
+    fixed: bool
+    indexes: dict[str, dict[str, Any]]
+    unkept: set[str]
+
+
+def _price_operator(graph: _Query, costs: dict[str, float], operator: dict[str, Any], below: dict[str, set[str]], reach: _Reach) -> None:
+    identifier, inputs, figures, fixed = operator["id"], operator["inputs"], reach.figures, reach.fixed
     hashed: dict[tuple[str, str], bool] = {}
     for pipeline in operator["pipelines"]:
         visited = set(below[pipeline["input"]])
@@ -117,7 +151,7 @@ def _price_operator(
             hashed[pipeline["input"], probe["target"]] = probe["algorithm"] == "hash" if fixed else equality
             visited |= target
     total = 0.0
-    for name in inputs:
+    for name in (name for name in inputs if name not in reach.unkept):
         indexed = any(value for (_, target), value in hashed.items() if target == name)
         keeping = graph.rate(below[name]) * (costs["insert"] + costs["delete"] if indexed else costs["append"])
         figures.states[identifier, name] = (indexed, keeping)
@@ -130,6 +164,13 @@ def _price_operator(
             predicates = graph.joining(visited, target)
             produced = graph.from_(start, visited | target)
             by_hash = hashed[pipeline["input"], probe["target"]]
+            index = reach.indexes.get(probe["target"])
+            if index is not None:
+                assert graph.binds(visited, probe["target"], index["bound"]), f"{probe['target']} is asked before it is bound"
+                steps.append(("lookup", predicates, arriving, produced, arriving * index["cpu"] + produced * costs["join"]))
+                total += steps[-1][-1]
+                visited, arriving = visited | target, produced
+                continue
             cost = arriving * (costs["probe"] + (0.0 if by_hash else costs["scan"] * graph.size(target))) + produced * costs["join"]
             steps.append(("hash" if by_hash else "nested_loop", predicates, arriving, produced, cost))
             total += cost

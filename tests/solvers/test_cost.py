@@ -164,7 +164,7 @@ def test_every_figure_of_a_plan_is_that_of_an_independent_pricer(request: PlanRe
 def assert_priced_alike(made: Plan) -> None:
     """Every figure of the plan equals the naive pricer's, and qualified, headroom and validity follow from repricing."""
     document = made.model_dump(mode="json")
-    figures = naive_pricer.price(document["query"], document["costs"], document["operators"])
+    figures = naive_pricer.price(document["query"], document["costs"], document["operators"], tables=document.get("tables", []))
     assert made.cost.cpu == pytest.approx(figures.cpu, rel=1e-9, abs=1e-300)
     assert made.cost.memory_bytes == pytest.approx(figures.memory_bytes, rel=1e-9, abs=1e-300)
     assert made.cost.memory_tuples == pytest.approx(figures.memory_tuples, rel=1e-9, abs=1e-300)

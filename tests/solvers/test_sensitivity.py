@@ -24,7 +24,7 @@ def usage(made: Plan, query: dict[str, Any]) -> tuple[float, float]:
     The naive pricer chooses index or scan anew, so choices are held fixed by pricing probe by probe.
     """
     document = made.model_dump(mode="json")
-    figures = naive_pricer.price(query, document["costs"], document["operators"], fixed=True)
+    figures = naive_pricer.price(query, document["costs"], document["operators"], fixed=True, tables=document.get("tables", []))
     return figures.cpu, figures.memory_bytes
 
 
@@ -45,9 +45,41 @@ def moved(made: Plan, statistic: str, value: float) -> dict[str, Any]:
     query = copy.deepcopy(made.model_dump(mode="json")["query"])
     if statistic.endswith(".rate"):
         next(stream for stream in query["streams"] if stream["name"] == statistic[:-5])["rate"] = value
+    elif statistic.endswith(".rows"):
+        next(table for table in query["tables"] if table["name"] == statistic[:-5])["rows"] = value
+    elif statistic.endswith(".cpu"):
+        name, place = statistic[:-5].split(".access[")
+        next(table for table in query["tables"] if table["name"] == name)["access"][int(place)]["cpu"] = value
     else:
         query["predicates"][int(statistic.split("[")[1].split("]")[0])]["selectivity"] = value
     return dict(query)
+
+
+def assert_validity(made: Plan) -> None:
+    """Every statistic of the plan's query is listed with the interval within the caps, or no value of it would do."""
+    listed = {entry.statistic: entry for entry in made.validity}
+    statistics = [(f"{stream.name}.rate", math.inf) for stream in made.query.streams]
+    statistics += [(f"{table.name}.rows", math.inf) for table in made.query.tables]
+    statistics += [
+        (f"{table.name}.access[{place}].cpu", math.inf)
+        for table, reached in zip(made.query.tables, made.tables, strict=True)
+        for place, offer in enumerate(table.access)
+        if offer.bound and offer.bound == reached.bound
+    ]
+    statistics += [(f"predicates[{i}].selectivity", 1.0) for i in range(len(made.query.predicates))]
+    assert set(listed) <= {statistic for statistic, _ in statistics}
+    for statistic, end in statistics:
+        entry = listed.get(statistic)
+        if entry is None:
+            assert not within(made, moved(made, statistic, 1e-12), -SLACK)
+            continue
+        assert entry.low == 0.0
+        if entry.high is None:
+            assert within(made, moved(made, statistic, min(end, 1e9)), SLACK)
+        elif entry.high > 0.0:
+            assert within(made, moved(made, statistic, entry.high), SLACK)
+            if entry.high > 1e-300:
+                assert not within(made, moved(made, statistic, entry.high * (1 + 1e-5)), -1e-7)
 
 
 @settings(max_examples=200, deadline=None)
@@ -69,22 +101,7 @@ def test_headroom_is_the_largest_factor_on_all_rates_within_the_caps(request: Pl
 @settings(max_examples=100, deadline=None)
 @given(plan_requests(most=4, methods=("mjoin", "bjtree")))
 def test_validity_is_the_interval_of_each_statistic_within_the_caps(request: PlanRequest) -> None:
-    made = plan(request)
-    listed = {entry.statistic: entry for entry in made.validity}
-    statistics = [(f"{stream.name}.rate", math.inf) for stream in made.query.streams]
-    statistics += [(f"predicates[{i}].selectivity", 1.0) for i in range(len(made.query.predicates))]
-    for statistic, end in statistics:
-        entry = listed.get(statistic)
-        if entry is None:
-            assert not within(made, moved(made, statistic, 1e-12), -SLACK)
-            continue
-        assert entry.low == 0.0
-        if entry.high is None:
-            assert within(made, moved(made, statistic, min(end, 1e9)), SLACK)
-        elif entry.high > 0.0:
-            assert within(made, moved(made, statistic, entry.high), SLACK)
-            if entry.high > 1e-300:
-                assert not within(made, moved(made, statistic, entry.high * (1 + 1e-5)), -1e-7)
+    assert_validity(plan(request))
 
 
 def test_a_plan_that_is_exactly_at_its_cap_is_qualified_with_headroom_one() -> None:

@@ -179,6 +179,16 @@ def test_an_unknown_format_is_refused(value: object, says: str) -> None:
     assert str(raised.value) == says
 
 
+def test_a_plan_with_tables_is_refused_in_one_sentence() -> None:
+    document = PLAN.model_dump(mode="json")
+    document["query"]["tables"] = [{"name": "products", "rows": 10}, {"name": "customers", "rows": 10}]
+    joined = {**document["operators"][-1], "id": "join-9", "inputs": [document["operators"][-1]["id"], "products", "customers"]}
+    document["operators"].append({**joined, "states": [], "pipelines": []})
+    with pytest.raises(PlanError) as raised:
+        read_plan(document)
+    assert str(raised.value) == "/query/tables: this plan joins tables (products, customers), and pipelines on Spark join streams alone"
+
+
 def test_a_plan_survives_being_written_and_read() -> None:
     assert read_plan(PLAN.model_dump(mode="json")) == PLAN
 

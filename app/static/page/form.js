@@ -1,4 +1,4 @@
-// The request as tables: streams, predicates, caps, how to search, cost constants.
+// The request as tables: streams, tables, predicates, caps, how to search, cost constants.
 
 import { capRows, placeSliders } from "./caps.js";
 import { byId, h } from "./dom.js";
@@ -49,7 +49,7 @@ function streamRow(stream, i) {
     h(
       "td",
       {},
-      removal(`Remove ${name}`, () => removeStream(i)),
+      removal(`Remove ${name}`, () => removeInput("streams", i)),
     ),
   );
 }
@@ -72,7 +72,7 @@ function nameField(at, name) {
   });
   input.addEventListener("focus", () => {
     const was = input.value;
-    followers = list("streams").filter((stream) => stream?.name === was).length === 1 ? references(was) : [];
+    followers = inputs().filter((input) => input?.name === was).length === 1 ? references(was) : [];
   });
   return input;
 }
@@ -94,20 +94,54 @@ function references(name) {
   return found;
 }
 
-function removeStream(i) {
-  const [gone] = list("streams").splice(i, 1);
+function removeInput(kind, i) {
+  const [gone] = list(kind).splice(i, 1);
   const query = state.request.query;
   const mentions = (reference) => typeof reference === "string" && reference.split(".")[0] === gone?.name;
-  if (gone?.name !== undefined && !list("streams").some((stream) => stream?.name === gone.name)) {
+  if (gone?.name !== undefined && !inputs().some((input) => input?.name === gone.name)) {
     if (Array.isArray(query.predicates)) query.predicates = query.predicates.filter((p) => !mentions(p?.left) && !mentions(p?.right));
     if (Array.isArray(query.observed)) query.observed = query.observed.filter((o) => !(Array.isArray(o?.streams) && o.streams.includes(gone.name)));
   }
-  restructured(`#form [data-row^="/query/streams/"] input`);
+  restructured(`#form [data-row^="/query/${kind}/"] input, #form [data-row^="/query/streams/"] input`);
+}
+
+/** Everything that predicates may name. */
+const inputs = () => [...list("streams"), ...list("tables")];
+
+// Tables: what they offer is edited as text
+
+function tableRow(entry, i) {
+  const at = `/query/tables/${i}`;
+  const name = text(entry?.name) || `table ${i + 1}`;
+  const offers = Array.isArray(entry?.access) ? entry.access : [{ kind: "scan" }];
+  const said = offers.map((offer) => (offer?.kind === "index" ? `asked by ${[offer.bound].flat().join(", ")}` : "kept")).join(", ");
+  return h(
+    "tr",
+    { "data-row": at },
+    h("td", { "data-label": "name" }, nameField(at, name)),
+    h("td", { class: "short", "data-label": "rows" }, field(`${at}/rows`, `${name} rows`)),
+    h("td", { class: "shorter", "data-label": "bytes" }, field(`${at}/tuple_bytes`, `${name} bytes per row`, { size: 5 })),
+    h("td", { "data-label": "access" }, h("span", { class: "note" }, said)),
+    h(
+      "td",
+      {},
+      removal(`Remove ${name}`, () => removeInput("tables", i)),
+    ),
+  );
+}
+
+function addTable() {
+  if (!Array.isArray(state.request?.query?.tables)) set(state.request, "/query/tables", []);
+  const names = new Set(inputs().map((input) => input?.name));
+  let number = list("tables").length + 1;
+  while (names.has(`t${number}`)) number += 1;
+  list("tables").push({ name: `t${number}`, rows: 10000, tuple_bytes: 100 });
+  restructured(`[data-pointer="/query/tables/${list("tables").length - 1}/name"]`);
 }
 
 function addStream() {
   if (!Array.isArray(state.request?.query?.streams)) set(state.request, "/query/streams", []);
-  const names = new Set(list("streams").map((stream) => stream?.name));
+  const names = new Set(inputs().map((input) => input?.name));
   let number = list("streams").length + 1;
   while (names.has(`s${number}`)) number += 1;
   list("streams").push({ name: `s${number}`, rate: 100, window: { seconds: 60 }, tuple_bytes: 100 });
@@ -145,7 +179,7 @@ function estimateOf(i) {
 
 function addPredicate() {
   if (!Array.isArray(state.request?.query?.predicates)) set(state.request, "/query/predicates", []);
-  const names = list("streams").map((stream) => text(stream?.name));
+  const names = inputs().map((input) => text(input?.name));
   list("predicates").push({ left: `${names.at(-2) ?? ""}.id`, right: `${names.at(-1) ?? ""}.id`, selectivity: 0.001 });
   restructured(`[data-pointer="/query/predicates/${list("predicates").length - 1}/left"]`);
 }
@@ -164,7 +198,7 @@ function table(title, headings, rows, total, add, addLabel) {
     "section",
     { class: "table" },
     h("div", { class: "bar" }, h("h3", {}, title), h("span", { class: "spring" }), h("button", { type: "button", onclick: add }, addLabel)),
-    h(
+    total === 0 && title === "Tables" ? null : h(
       "div",
       { class: "rows", ...(total > SCROLLS ? { tabindex: 0, role: "region", "aria-label": title } : {}) },
       h(
@@ -189,10 +223,12 @@ function table(title, headings, rows, total, add, addLabel) {
 function render() {
   const costsOpen = byId("costs-details")?.open;
   const streams = list("streams").slice(0, MOST_ROWS).map(streamRow);
+  const tables = list("tables").slice(0, MOST_ROWS).map(tableRow);
   const predicates = list("predicates").slice(0, MOST_ROWS).map(predicateRow);
   const remove = () => h("span", { class: "hidden" }, "Remove");
   byId("form").replaceChildren(
     table("Streams", ["name", "rate /s", "window", "bytes", remove()], streams, list("streams").length, addStream, "Add stream"),
+    table("Tables", ["name", "rows", "bytes", "access", remove()], tables, list("tables").length, addTable, "Add table"),
     table("Predicates", ["left", "", "right", "selectivity", remove()], predicates, list("predicates").length, addPredicate, "Add predicate"),
     h("section", { class: "caps" }, h("h3", {}, "Caps"), capRows()),
     h("section", { class: "options" }, h("h3", {}, "Search"), h("div", { class: "grid" }, options()), h("div", { "data-row": "/options" })),

@@ -2,7 +2,7 @@
 //
 // A plan is a tree, so its leaves in the order of a walk from the root never make bands cross. The deepest input of a join
 // comes first: the walk begins where the plan begins, top left. A join stands half-way between its first and its last
-// input; its bands come in side by side, as wide as they are.
+// input; its bands come in side by side, as wide as they are. Tables stand among the streams; nothing flows from them.
 
 // In px. `gap` is between a join and the next, where bands turn; `outlet` is to the right of the root, for the results; `longest` is how long a
 // stream's label may be. The tight form leaves out whatever would stand over a band.
@@ -32,7 +32,7 @@ export function sizeFor(plan, room) {
 }
 
 const labelWidthOf = (plan, size) => {
-  const longest = Math.max(...plan.query.streams.map((stream) => Math.min(stream.name.length, 30)));
+  const longest = Math.max(...[...plan.query.streams, ...(plan.query.tables ?? [])].map((leaf) => Math.min(leaf.name.length, 30)));
   return Math.min(size.longest, Math.max(size.label, longest * LETTER + 14));
 };
 
@@ -43,6 +43,7 @@ const beginning = (plan, size) => size.margin + labelWidthOf(plan, size) + size.
 export function layout(plan, bytesOf, size = SIZES[0]) {
   const columns = columnsOf(plan);
   const streams = new Map(plan.query.streams.map((stream) => [stream.name, stream]));
+  const tables = tablesOf(plan);
   const operators = new Map(plan.operators.map((operator) => [operator.id, operator]));
   const users = new Map(plan.operators.flatMap((operator) => operator.inputs.map((input) => [input, operator])));
   const root = plan.operators.at(-1)?.id ?? plan.query.streams[0].name;
@@ -51,13 +52,14 @@ export function layout(plan, bytesOf, size = SIZES[0]) {
   while (waiting.length) {
     const [id, level] = waiting.pop();
     const operator = operators.get(id);
-    const stream = streams.get(id);
-    const held = operator ? operator.state_bytes : bytesOf(stream);
-    walk.push({ id, level, operator, stream, user: users.get(id), rate: (operator ?? stream).rate, bytes: held });
+    const [stream, table, user] = [streams.get(id), tables.get(id), users.get(id)];
+    const probed = !user || user.states.some((state) => state.input === id);
+    const held = operator ? operator.state_bytes : !probed ? 0 : table ? table.state_bytes : bytesOf(stream);
+    walk.push({ id, level, operator, stream, table, user, rate: (operator ?? stream)?.rate ?? 0, bytes: held });
     if (operator) for (const input of deepestFirst(operator, columns).reverse()) waiting.push([input, level + 1]);
   }
   const nodes = new Map(walk.map((node) => [node.id, node]));
-  const leaves = walk.filter((node) => node.stream);
+  const leaves = walk.filter((node) => !node.operator);
   const row = ROW.find(([most]) => leaves.length <= most)[1];
   const fastest = Math.max(...walk.map((node) => node.rate), Number.MIN_VALUE);
   const largest = Math.max(...walk.map((node) => node.bytes), Number.MIN_VALUE);
@@ -94,9 +96,15 @@ export function layout(plan, bytesOf, size = SIZES[0]) {
   };
 }
 
+/** What the query says of each table, and how the plan reaches it. */
+export function tablesOf(plan) {
+  const reached = new Map((plan.tables ?? []).map((table) => [table.name, table]));
+  return new Map((plan.query.tables ?? []).map((table) => [table.name, { ...table, ...reached.get(table.name) }]));
+}
+
 /** How many joins lie between each part and its farthest stream. */
 function columnsOf(plan) {
-  const columns = new Map(plan.query.streams.map((stream) => [stream.name, 0]));
+  const columns = new Map([...plan.query.streams, ...(plan.query.tables ?? [])].map((leaf) => [leaf.name, 0]));
   for (const operator of plan.operators) columns.set(operator.id, 1 + Math.max(...operator.inputs.map((input) => columns.get(input))));
   return columns;
 }

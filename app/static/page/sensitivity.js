@@ -37,6 +37,21 @@ function statisticsOf(request) {
       pointer: `/query/streams/${i}/rate`,
       most: Infinity,
     })),
+    ...(request.query.tables ?? []).flatMap((table, i) => [
+      { name: `${table.name}.rows`, label: `${table.name} rows`, pointer: `/query/tables/${i}/rows`, most: Infinity },
+      ...(table.access ?? []).flatMap((access, j) =>
+        access.kind === "index"
+          ? [
+              {
+                name: `${table.name}.access[${j}].cpu`,
+                label: `CPU of asking ${table.name} by ${access.bound.join(", ")}`,
+                pointer: `/query/tables/${i}/access/${j}/cpu`,
+                most: Infinity,
+              },
+            ]
+          : [],
+      ),
+    ]),
     ...(request.query.predicates ?? []).slice(0, MOST_PREDICATES).map((predicate, i) => ({
       name: `predicates[${i}].selectivity`,
       label: `selectivity of ${predicate.left} ${predicate.op ?? "="} ${predicate.right}`,

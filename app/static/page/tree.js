@@ -12,7 +12,7 @@ const FAR = 520; // px: a band longer than this says at its end whose it is
 /** The light colours, spelled out, for a file that has no page around it. */
 const FILE_STYLE = `
 text{font:12px system-ui,sans-serif;fill:#17211f}.name{font-weight:600}.sub{fill:#5b6764;font-size:11px}
-.band{fill:none;stroke:#1f7a8c;stroke-opacity:.34}.box{fill:#fff;stroke:#1f7a8c;stroke-width:1.25}.mjoin .box{stroke-width:2.5}
+.band{fill:none;stroke:#1f7a8c;stroke-opacity:.34}.band.table{stroke-dasharray:2 4}.box{fill:#fff;stroke:#1f7a8c;stroke-width:1.25}.mjoin .box{stroke-width:2.5}
 .kept{fill:#c9822f}.kept.scanned{fill:#fff;stroke:#c9822f;stroke-width:1.5}.spot{fill:none}.step{display:none}
 .badge rect{fill:#6b4fa0}.badge.allowance rect{fill:#a14a00}.badge text{fill:#fff;font-size:10px;font-weight:600}
 .moved .box{stroke:#b3261e;stroke-width:2;stroke-dasharray:5 3}.moved .name,.mark{fill:#b3261e;font-weight:700}`;
@@ -142,11 +142,11 @@ function draw(plan, label, moved, mark, pointed, size) {
   const bands = [];
   const parts = [];
   for (const node of place.nodes) {
-    if (node.dock) bands.push(svg("path", { class: "band", d: bandPath(node), "stroke-width": node.band, "data-of": node.id }));
+    if (node.dock) bands.push(svg("path", { class: node.table ? "band table" : "band", d: bandPath(node), "stroke-width": node.band, "data-of": node.id }));
   }
   const root = place.nodes[0];
   bands.push(svg("path", { class: "band", d: `M${root.out} ${root.y}h${place.size.outlet - 38}`, "stroke-width": root.band, "data-of": root.key }));
-  for (const node of place.nodes) parts.push(node.operator ? joinPart(plan, node, place) : streamPart(plan, node, place));
+  for (const node of place.nodes) parts.push((node.operator ? joinPart : node.table ? tablePart : streamPart)(plan, node, place));
   place.nodes.forEach((node, i) => {
     const part = parts[i];
     if (moved.has(node.id)) {
@@ -222,6 +222,33 @@ function streamPart(plan, node, place) {
       ? svg("text", { class: "sub", x: node.dock.x - TURN - 12, y: node.y - node.band / 2 - 3, "text-anchor": "end" }, node.id)
       : null,
     badges(plan, node, place.size),
+  );
+}
+
+/** A table: a cylinder in place of a state's square, full where the plan keeps it, hollow where it asks. */
+function tablePart(plan, node, place) {
+  const right = place.size.margin + place.labelWidth;
+  const { table } = node;
+  const asked = table.access === "index";
+  const rows = `${words.amount(table.rows)} rows`;
+  const sub = place.size.form === "tight" ? rows : `${rows} · ${asked ? "asked" : words.bytes(node.bytes)}`;
+  const [wide, high] = [Math.max(12, node.side), Math.max(14, node.side)];
+  const [left, top] = [right + place.size.state / 2 - wide / 2, node.y - high / 2];
+  const lid = high / 6;
+  const arc = (sweep) => `a${wide / 2} ${lid} 0 0 ${sweep}`;
+  const body = `M${left} ${top + lid}${arc(1)} ${wide} 0v${high - 2 * lid}${arc(1)} ${-wide} 0zM${left} ${top + lid}${arc(0)} ${wide} 0`;
+  return svg(
+    "g",
+    { class: "part stream table" },
+    svg("rect", { class: "spot", x: 2, y: node.y - node.height / 2 + 2, width: node.out - 2, height: node.height - 4, rx: 6 }),
+    svg(
+      "text",
+      { class: "name", x: right - 6, y: node.y - 2, "text-anchor": "end" },
+      words.shortened(node.id, Math.floor(place.labelWidth / 7.2)),
+      svg("title", {}, node.id),
+    ),
+    svg("text", { class: "sub", x: right - 6, y: node.y + 12, "text-anchor": "end" }, sub),
+    svg("path", { class: asked ? "kept scanned" : "kept", d: body }, svg("title", {}, tableWords(table))),
   );
 }
 
@@ -312,6 +339,7 @@ const subscript = (number) => [...String(number)].map((digit) => "₀₁₂₃�
 
 function described(plan, node) {
   const { operator, stream } = node;
+  if (node.table) return `table ${node.id}, ${words.amount(node.table.rows)} rows, ${tableWords(node.table)}`;
   const kind = operator?.kind === "mjoin" ? "multi-way join" : "binary join";
   const rate = `${words.amount(node.rate)} tuples/s`;
   const what = stream
@@ -319,6 +347,13 @@ function described(plan, node) {
     : `${kind} ${node.id} of ${operator.inputs.length} inputs, ${words.cpu(operator.cpu)} CPU, ${rate}${node.side ? `, kept ${words.bytes(node.bytes)}` : ""}`;
   const steps = probesOf(plan, node).map((step) => step.text);
   return steps.length ? `${what}; probes ${steps.join(", then ")}` : what;
+}
+
+/** How the plan reaches a table. */
+export function tableWords(table) {
+  if (table.access !== "index") return `kept, ${words.bytes(table.state_bytes)}`;
+  const calls = `${words.amount(table.probes_per_second)} keys/s in ${words.amount(table.calls_per_second)} calls/s`;
+  return `asked by ${table.bound.join(", ")}, ${calls}, waiting ${words.percent(table.waiting)} of the time at one call at a time`;
 }
 
 /** The steps of an input's pipeline, each with its words and what applies to it. */
@@ -329,7 +364,7 @@ export function probesOf(plan, node) {
     const cache = plan.caches.find((each) => here(each) && each.first <= i && i <= each.last);
     const allowance = plan.allocation?.allowances.find((each) => here(each) && each.step === i);
     const target = nameOf(plan, probe.target);
-    const notes = [probe.algorithm === "hash" ? "hash" : "scan"];
+    const notes = [{ hash: "hash", lookup: "asked" }[probe.algorithm] ?? "scan"];
     if (cache) notes.push(`${cache.id}, ${words.percent(1 - cache.miss_probability)} hits`);
     if (allowance && allowance.share < 1) notes.push(`only ${words.percent(allowance.share)} may`);
     return { target, rate: probe.rate_out, notes, text: `${target} (${notes.join(", ")}), ${words.amount(probe.rate_out)}/s` };
@@ -354,7 +389,11 @@ export function describeProbes(host, plan, node) {
     );
     return;
   }
-  const lead = h("strong", {}, node.stream || node.operator.streams.length > MOST_NAMES ? node.id : `${node.id} = ${labelOf(node.operator)}`);
+  const lead = h("strong", {}, !node.operator || node.operator.streams.length > MOST_NAMES ? node.id : `${node.id} = ${labelOf(node.operator)}`);
+  if (node.table) {
+    host.replaceChildren(lead, h("span", { class: "note" }, `, a table: ${tableWords(node.table)}`));
+    return;
+  }
   const rate = h("span", { class: "note" }, ` ${words.amount(node.rate)}/s`);
   const steps = probesOf(plan, node).map((step, i) =>
     h(

@@ -93,3 +93,12 @@ def test_the_command_says_each_break_and_fails(tmp_path: Path, capsys: pytest.Ca
     assert "/v1/diffs is gone\n1 breaking change;" in capsys.readouterr().err
     assert main([old_file, str(tmp_path / "none.json")]) == 2
     assert main([old_file]) == 2
+
+
+def test_a_new_value_in_answers_is_no_break_where_it_takes_a_new_request_field() -> None:
+    released, new = copy.deepcopy(DOCUMENT), copy.deepcopy(DOCUMENT)
+    schema(new, "Proof").update({"enum": [*schema(new, "Proof")["enum"], "likely"], "x-values-with": {"likely": "Query.hints"}})
+    assert breaks(released, new) == []
+    schema(released, "Query")["properties"]["hints"] = {"type": "string"}
+    schema(new, "Query")["properties"]["hints"] = {"type": "string"}
+    assert breaks(released, new) == ["Proof: may now be likely, which it never was"]

@@ -25,7 +25,7 @@ def _closure(query: dict[str, Any], streams: set[str], attribute: str) -> set[st
 
 def _distinct(query: dict[str, Any], graph: _Query, attribute: str) -> float:
     stream, name = attribute.split(".")
-    given = next(s for s in query["streams"] if s["name"] == stream).get("distinct", {})
+    given = next(s for s in (*query["streams"], *query.get("tables", [])) if s["name"] == stream).get("distinct", {})
     touching = [1.0 / p["selectivity"] for p in query["predicates"] if p.get("op", "=") == "=" and attribute in (p["left"], p["right"])]
     return float(min(given.get(name, min(touching)), graph.tuples[stream]))
 
@@ -36,7 +36,7 @@ def price_with_caches(plan: dict[str, Any], fixed: bool = False) -> tuple[float,
     `fixed`: with the algorithms that it names, instead of the cheapest.
     """
     query, costs = plan["query"], plan["costs"]
-    graph, plain = _Query(query), price(query, costs, plan["operators"], fixed=fixed)
+    graph, plain = _Query(query), price(query, costs, plan["operators"], fixed=fixed, tables=plan.get("tables", []))
     update = costs["insert"] + costs["delete"]
     below = {name: {name} for name in graph.names} | {o["id"]: set(o["streams"]) for o in plan["operators"]}
     cpu, memory = plain.cpu, plain.memory_bytes
@@ -69,7 +69,7 @@ def price_with_caches(plan: dict[str, Any], fixed: bool = False) -> tuple[float,
         for value in distinct_of.values():
             keys *= value
         miss = min(1.0, keys / (lookups * min(spans)))
-        entries = miss * lookups * min(spans)
+        entries = miss * lookups * min(spans) if min(spans) < float("inf") else keys
         tuples = min(entries * results / lookups, graph.size(segment))
         share = cache["entries"] / entries  # a cache may be given less memory than it could use
         assert 0.0 < share <= 1 + 1e-9
