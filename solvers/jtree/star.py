@@ -2,8 +2,8 @@
 
 Problem: the join tree of least CPU of a star. Method: a shortest path over sets of leaves (`compiled.stars`, which says why few sets are enough).
 It holds where keeping a state costs the same in every join, so it is used only where every state is indexed in every plan: all predicates are
-equalities, nothing is observed, there are no tables, and scanning never costs less than an index. What a plan keeps is checked against the cap on memory afterwards:
-the plan with the least CPU of all is the best within the cap if it fits.
+equalities, nothing is observed, there are no tables, and scanning never costs less than an index. What a plan keeps is checked against the cap on
+memory afterwards: the plan with the least CPU of all is the best within the cap if it fits.
 
 Guarantee: the best of all join trees; None where the graph is no such star, or the plan does not fit. Complexity: that of `best_chain`.
 """
