@@ -217,7 +217,7 @@ def _offered(model: CostModel, blocks: Sequence[int], cpu_alone: bool) -> list[l
         offers = model.graph.offers[table]
         kept = [place for place, offer in enumerate(offers) if offer.kept]
         worse = kept and cpu_alone
-        asked = [place for place, offer in enumerate(offers) if not offer.kept and not (worse and offer.cpu >= model.costs.probe)]
+        asked = [place for place, offer in enumerate(offers) if not offer.kept and not (worse and offer.cpu > model.costs.probe)]
         found.append([(table, place) for place in (*kept, *asked)])
     return found
 

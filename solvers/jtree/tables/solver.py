@@ -89,7 +89,8 @@ class _Stairs:
         x, y = self.aim.figures(cpu, held)
         for other_x, other_y, plan in self.plans:
             if other_x <= x * SUMMED and other_y <= y * SUMMED:
-                if plan.operators <= operators and plan.cpu <= cpu * SUMMED and plan.bytes <= held * SUMMED:
+                better = plan.cpu < cpu / SUMMED or plan.bytes < held / SUMMED
+                if plan.cpu <= cpu * SUMMED and plan.bytes <= held * SUMMED and (better or plan.operators <= operators):
                     return True
                 if other_x < x / SUMMED or other_y < y / SUMMED:
                     return True
