@@ -77,6 +77,8 @@ def chosen_together(problem: Problem, deadline: Deadline) -> Together | None:
     mode = problem.options.caches
     if len(problem.model.graph) > TOGETHER_STREAMS or problem.objective is not Objective.MIN_CPU or not can_exist(problem.model, mode):
         return None
+    if deadline.expired():
+        return None
     from solvers.caches.together import together  # its compiled code takes a while to import
 
     return together(problem, mode is CacheMode.PREFIX, deadline)
