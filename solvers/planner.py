@@ -50,11 +50,14 @@ def best(problem: Problem, deadline: Deadline, known: Known | None = None) -> Ou
     return allocated(problem, replace(outcome, least=least), choosing)
 
 
-def _with_caches(problem: Problem, tree: Found, deadline: Deadline, known: Known | None) -> tuple[CachedPlan | None, float]:
-    """The plan with caches that is better than the tree, if there is one, and a lower bound of the CPU of all plans.
+def _with_caches(problem: Problem, tree: Found, deadline: Deadline, known: Known | None) -> tuple[CachedPlan | None, float | None]:
+    """The plan with caches that is better than the tree, if there is one, and a lower bound of the CPU of all plans, if that is known by then.
 
-    Where no cache can pay, none is looked for. In small graphs trees, orders and caches are chosen together, with a proof.
+    Where no cache can pay, none is looked for. In small graphs trees, orders and caches are chosen together, with a proof. Methods that look at
+    some trees alone add caches to those; their bound, which takes compiled code that they do without, can wait.
     """
+    if not problem.options.method.can.whole_frontier:
+        return caches_in_plans(problem, tree, deadline, known), None
     least = least_of_all(problem, tree, deadline)
     if no_cache_pays(problem, tree, least):
         return None, least
@@ -64,7 +67,7 @@ def _with_caches(problem: Problem, tree: Found, deadline: Deadline, known: Known
     least = max(least, joint.least_cpu)
     if no_cache_pays(problem, tree, least):
         return None, least
-    if joint.cached is not None and problem.options.method.can.whole_frontier and problem.caps.admit(joint.cached.point):
+    if joint.cached is not None and problem.caps.admit(joint.cached.point):
         return joint.cached, least
     return caches_in_plans(problem, tree, deadline, known), least
 

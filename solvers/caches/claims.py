@@ -82,7 +82,7 @@ def least_of_all(problem: Problem, tree: Found, deadline: Deadline) -> float:
     enough = tree.best.cpu if fits else caps.cpu
     if not can_exist(problem.model, problem.options.caches) or least * ROUNDED >= enough or math.isinf(enough):
         return least
-    if problem.model.graph.tables or (fits and problem.objective is not Objective.MIN_CPU):
+    if deadline.expired() or problem.model.graph.tables or (fits and problem.objective is not Objective.MIN_CPU):
         return least
     from solvers.jtree.partials import least_cpu_of_all  # its compiled code takes a while to import
 

@@ -84,6 +84,8 @@ def chosen_together(problem: Problem, deadline: Deadline) -> Together | None:
         or not can_exist(problem.model, mode)
     ):
         return None
+    if deadline.expired():
+        return None
     from solvers.caches.together import together  # its compiled code takes a while to import
 
     return together(problem, mode is CacheMode.PREFIX, deadline)

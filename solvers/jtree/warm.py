@@ -65,6 +65,7 @@ LIBRARIES = (
     "ortools.sat.python.cp_model",
     "pulp",
     "solvers.allocation.in_plans",
+    "solvers.caches.together",
     *map(module_of, Method),
 )
 """What searches import when they first need it."""
