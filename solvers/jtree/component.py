@@ -21,7 +21,7 @@ from solvers.jtree.compiled.bounds import bounds_of
 from solvers.jtree.compiled.compiling import Floats, Ints
 from solvers.jtree.compiled.cost import Prices, stream_floors, weights_of
 from solvers.jtree.compiled.orders import DENSE_INPUTS, follow, mjoin_excess, scratch_for, wide_mjoin_excess
-from solvers.jtree.compiled.questions import FRONTIER, LEAST_LOAD, Limits, Stairs, as_seeds
+from solvers.jtree.compiled.questions import FRONTIER, LEAST_CPU, LEAST_LOAD, Limits, Stairs, as_seeds
 from solvers.jtree.compiled.seeds import ONE_DESCENT, ONE_PLAN, Seeds, seeds
 from solvers.jtree.compiled.sets import Sets, find
 from solvers.jtree.compiled.staircases import at_once, staircases
@@ -147,13 +147,15 @@ class Component:
         total = sets.mask.size
         stop = np.zeros(2, np.int64)
         if self.quick:
-            start = self._seeds(stop)
+            start = self._seeds(stop, sets)
             self._tell(start, progress)
             return _answer(start, at_once(sets, prices, start, limits, stop, QUICK_ROOM), limits)
+        if limits.goal == LEAST_CPU and limits.cap_m == math.inf:
+            sets = sets._replace(bytes=np.zeros_like(sets.bytes))  # one figure to minimise: of every set one plan is enough
         # Of a whole frontier the second beam takes as long as it saves: its plans are many.
         beams = [beam for beam in (BEAMS[:1] if limits.goal == FRONTIER else BEAMS) if beam * WORTH < total]
         with deadline.watched(lambda: stop.put(0, 1), lambda: progress.doing(f"proving: {stop[1]} of {total} connected sets")):
-            start = self._seeds(stop)
+            start = self._seeds(stop, sets)
             self._tell(start, progress)
             bounds = bounds_of(sets, prices, stop)
             for beam in beams:
@@ -178,9 +180,8 @@ class Component:
         splits = binary_splits(sets, self.prices.weights, SEED_PAIRS)
         return members_as_rows(splits, sets) if splits.size else np.array([(1 << sets.n) - 1], np.int64)
 
-    def _seeds(self, stop: Ints) -> Seeds:
+    def _seeds(self, stop: Ints, sets: Sets) -> Seeds:
         """Plans to start from, as many as they are worth and time allows."""
-        sets = self.sets
         tries = EXPANSIONS if not self.quick else ONE_PLAN if sets.mask.size <= TINY_SETS else ONE_DESCENT
         return seeds(sets, self.prices, self._binary, tries, stop)
 

@@ -26,6 +26,7 @@ from solvers.jtree.lacking import best_so_far, most_headroom, nothing_fits
 from solvers.jtree.lower_bound import relaxed_bound
 from solvers.jtree.parts import solver_for
 from solvers.jtree.search import ALL_TREES, Found, Problem
+from solvers.jtree.star import star
 
 __all__ = ["exact", "frontier_search"]
 
@@ -55,6 +56,8 @@ def frontier_search(problem: Problem, deadline: Deadline) -> Found:
 def exact(problem: Problem, deadline: Deadline) -> Found:
     """The best plan of all join trees within the caps, or the proof that there is none and what it would take."""
     deadline = deadline.before_writing(problem.model.graph.most_probes())
+    if (found := star(problem, deadline)) is not None:
+        return found
     solver = solver_for(problem.model, deadline)
     if not solver.fits:
         return _beyond(problem, deadline)

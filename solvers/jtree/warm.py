@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from itertools import combinations, pairwise
@@ -22,6 +23,7 @@ from solvers.jtree.exact import exact, frontier_search
 from solvers.jtree.partials import JoinCosts, least_cpu_of_all
 from solvers.jtree.registry import module_of
 from solvers.jtree.search import Problem
+from solvers.jtree.star import best_of_star
 from solvers.model.attributes import Attributes
 from solvers.model.cost import CostModel
 from solvers.model.graph import Edge, JoinGraph
@@ -96,6 +98,7 @@ def warm(large: bool = True) -> None:
     if large:
         dense = CostModel(_graph(list(combinations(range(DENSE), 2))), Costs())
         exact(Problem(dense), Deadline.after(ENOUGH))
+        best_of_star(CostModel(replace(_graph([(0, i) for i in range(1, SMALL)]), observed=()), Costs()), Deadline.after(ENOUGH))
 
 
 if __name__ == "__main__":

@@ -253,6 +253,7 @@ class CostModel:
         in the pipeline, which takes constant time; in a small graph from the set itself, so that a join costs the same in every tree.
         """
         costs, graph, edges, binary = self.costs, self.graph, self.graph.edges, len(blocks) == 2
+        probe, join = costs.probe, costs.join
         sizes = {} if sizes is None else sizes
         for block in blocks:
             if block not in sizes:
@@ -280,7 +281,8 @@ class CostModel:
                 if made not in sizes:
                     sizes[made] = graph.grown(sizes[visited], made, sizes[block], predicates)
                 produced = sizes[made] * per_second
-                probing, joining = times(costs.probe if index is None else index.cpu, arriving), times(costs.join, produced)
+                asking = probe if index is None else index.cpu
+                probing, joining = asking * arriving if asking else 0.0, join * produced if join else 0.0
                 terms.append(Term(probing, visited, own))
                 terms.append(Term(joining, made, own))
                 cpu = probing + joining  # of two terms this is `total`
@@ -407,7 +409,8 @@ class CostModel:
             if not (TINIEST <= self.graph.rates[i] <= LARGEST and TINIEST <= 1.0 / self.graph.window_seconds[i] <= LARGEST):
                 detail = f"the rate and the window of {name} leave the range of a double: neither may be below {TINIEST} or above {LARGEST}"
                 raise RangeError(detail, f"/query/streams/{i}")
-            self._check_set(1 << i)
+            if not (math.isfinite(self.graph.rates[i]) and math.isfinite(self.graph.window_tuples[i] * self.graph.tuple_bytes[i])):
+                self._refuse(1 << i)
         self._check_set(self.graph.all)
 
     def _check_set(self, mask: int) -> None:

@@ -10,6 +10,7 @@
 | binary_tree, linearised | the best binary tree, and the best over an order of the streams | bjtree |
 | bounds, blocks, staircases, questions | the exact search, and what it is asked | tests/solvers/reference |
 | seeds | plans that it starts from | state_removal, state_selection |
+| stars | the best plan of a star, over few sets of its leaves | tests/solvers/compiled/test_stars |
 | cached | what partial results count for at least where caches may answer for them | caches/figures |
 | unions, ledger, regions | joins of a handful of blocks, for graphs too large for a table | tests/solvers/reference |
 
