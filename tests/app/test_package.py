@@ -186,7 +186,7 @@ def test_the_wheel_has_examples_page_document_types_and_licence(place: Place) ->
     with zipfile.ZipFile(place.wheel) as archive:
         names = set(archive.namelist())
         metadata = archive.read(next(name for name in names if name.endswith(".dist-info/METADATA"))).decode()
-    examples = {f"app/openapi/examples/{file.name}" for file in (ROOT / "openapi" / "examples").iterdir()}
+    examples = {f"app/{file.relative_to(ROOT)}" for file in (ROOT / "openapi" / "examples").rglob("*") if file.is_file()}
     page = {str(file.relative_to(ROOT)) for file in (ROOT / "app" / "static").rglob("*") if file.is_file()}
     assert examples | page | {"app/openapi/openapi.json"} | {f"{package}/py.typed" for package in PRODUCT} <= names
     assert not [name for name in names if name.startswith(("tests", "openapi", "docs"))]
