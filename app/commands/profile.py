@@ -82,7 +82,10 @@ def _asked(arguments: argparse.Namespace) -> tuple[PlanRequest, Bindings]:
         for predicate in query.get("predicates") or ():
             if isinstance(predicate, dict):
                 predicate.setdefault("selectivity", 1.0)
-    return validate(PlanRequest, value, arguments.file), validate(Bindings, sources, arguments.bindings)
+    request = validate(PlanRequest, value, arguments.file)
+    if request.query.tables:
+        raise RefusedError(f"{arguments.file}: tables are not profiled: profile the streams alone, then add the tables with their rows")
+    return request, validate(Bindings, sources, arguments.bindings)
 
 
 def profiled(request: PlanRequest, stretch: Stretch, tell: Any = lambda step, share: None) -> Profile:

@@ -179,3 +179,15 @@ def test_a_server_that_falls_silent_is_not_waited_for(says: bytes, capsys: pytes
         thread.join()
         connections[0].close()
     assert (code, out, err) == (2, "", f"http://127.0.0.1:{port}: no answer within 0.5 seconds\n")
+
+
+def test_a_profile_of_tables_is_refused_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query = {
+        "streams": [{"name": "bids", "window": {"seconds": 60}}],
+        "tables": [{"name": "products", "rows": 100}],
+        "predicates": [{"left": "bids.product", "right": "products.id"}],
+    }
+    (tmp_path / "request.json").write_text(json.dumps({"query": query}))
+    (tmp_path / "sources.json").write_text("{}")
+    assert main(["profile", str(tmp_path / "sources.json"), str(tmp_path / "request.json")]) == 2
+    assert "tables are not profiled" in capsys.readouterr().err
