@@ -68,7 +68,7 @@ def demonstrate(folder: Path) -> bool:
         say(f"listens on {broker.address}; topics {', '.join(RATES)} and {RESULTS}")
         plan = planned()
         bindings = bound(broker.address, folder)
-        return run(plan, bindings, broker.address)
+        return run(plan, bindings, broker.address, folder / "spark.log")
 
 
 def make_topics(address: str) -> None:
@@ -110,13 +110,13 @@ def bound(address: str, folder: Path) -> Bindings:
     return Bindings.model_validate(document)
 
 
-def run(plan: Plan, bindings: Bindings, address: str) -> bool:
+def run(plan: Plan, bindings: Bindings, address: str, log: Path) -> bool:
     import spark_adapter
     from spark_adapter.kafka.connector import connected
     from spark_adapter.session import open_session
 
     step(f"run: three producers for {SECONDS:.0f} seconds, the plan on local Spark, a consumer")
-    spark = open_session(connected(bindings))
+    spark = open_session(connected(bindings), log=log)
     try:
         pipeline = spark_adapter.compile(plan, bindings, spark).start()
         command = [sys.executable, "-m", "app.demo_kafka"]
