@@ -243,7 +243,7 @@ def test_no_solver_that_takes_seconds_to_import_is_needed() -> None:
         "made = plan(PlanRequest.model_validate_json(sys.stdin.read()))\n"
         "assert made.caches\nprint([name for name in ('ortools', 'pulp') if name in sys.modules])"
     )
-    body = json.dumps({"query": fast_probe(), "options": {"method": "mjoin"}})
+    body = json.dumps({"query": fast_probe(), "options": {"method": "mjoin", "time_limit": 60}})
     done = subprocess.run([sys.executable, "-c", script], input=body, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
