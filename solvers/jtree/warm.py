@@ -60,6 +60,7 @@ def _attributes(graph: JoinGraph) -> Attributes:
 
 
 LIBRARIES = (
+    "networkx",
     "ortools.graph.python.max_flow",
     "ortools.linear_solver.pywraplp",
     "ortools.sat.python.cp_model",
@@ -68,7 +69,7 @@ LIBRARIES = (
     "solvers.caches.together",
     *map(module_of, Method),
 )
-"""What searches import when they first need it."""
+"""What searches, and the reading of SQL, import when they first need it."""
 
 
 def load_libraries() -> None:

@@ -19,6 +19,7 @@ from solvers.allocation import in_plans as allocation
 from solvers.caches import claims
 from solvers.caches.candidates import CacheCandidate, Pipelines, prefix_candidates, program_of
 from solvers.caches.global_caches import global_candidates
+from solvers.caches.in_plans import Known
 from solvers.caches.select import branch_and_bound as selection
 from solvers.caches.select.program import cheapest_cover
 from solvers.common import deadline as deadlines
@@ -209,7 +210,7 @@ def test_unions_are_not_listed_when_time_is_over() -> None:
 def test_caches_leave_the_time_that_it_takes_to_write_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[Deadline, int]] = []
 
-    def seen(_: Problem, found: Found, until: Deadline) -> None:
+    def seen(_: Problem, found: Found, until: Deadline, __: Known | None) -> None:
         given.append((until, probes_of(found.best.tree)))
 
     monkeypatch.setattr(planner, "caches_in_plans", seen)

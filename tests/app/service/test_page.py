@@ -16,11 +16,22 @@ FOLDER = ROOT / "app" / "static" / "page"
 MOST_BYTES = 300_000  # all of it, uncompressed: it loads over a slow line as well
 
 
+def _fetched_later() -> set[str]:
+    """Scripts that are fetched when somebody first asks for what they do, with those that they import."""
+    waiting = re.findall(r'import\("\./([^"]+)"\)', (FOLDER / "main.js").read_text("utf-8"))
+    found: set[str] = set()
+    while waiting:
+        if (name := waiting.pop()) not in found:
+            found.add(name)
+            waiting += re.findall(r'from "\./([^"]+)"', (FOLDER / name).read_text("utf-8"))
+    return {f"static/page/{name}" for name in found}
+
+
 def test_the_page_loads_only_what_the_service_has(service: httpx.Client) -> None:
     page = service.get("/")
     assert page.status_code == 200 and page.headers["content-type"].startswith("text/html")
     assert not re.search(r"https?:|//", page.text)
-    loaded = set(re.findall(r'(?:src|href)="(static/[^"]+)"', page.text))
+    loaded = set(re.findall(r'(?:src|href)="(static/[^"]+)"', page.text)) | _fetched_later()
     for path in loaded:
         found = service.get(f"/{path}")
         assert found.status_code == 200 and found.headers["cache-control"] == "no-cache", path
