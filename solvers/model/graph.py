@@ -27,7 +27,7 @@ __all__ = ["SMALL", "Edge", "JoinGraph", "Offer", "bits", "freshness_of", "input
 
 MODERATE = 900  # binary digits by which all factors together may differ from 1; a double has 1022
 LOOKED_THROUGH = 100  # observed sets up to which a loop is faster than numpy
-REMEMBERED = 1 << 14  # sets whose members are remembered, of all graphs together: a few megabytes
+REMEMBERED = 1 << 12  # sets whose members are remembered, of all graphs together: at most seven megabytes, where all have 200 streams
 SMALL = 24  # streams up to which a set's size and predicates are found from the set itself and remembered: few enough sets are ever asked for
 
 
