@@ -135,8 +135,10 @@ def _search(problem: Problem, deadline: Deadline) -> Found:
 
 
 def _bound(problem: Problem, found: Found) -> float | None:
-    """On a whole frontier the best CPU is the first point's and the best memory the last one's."""
+    """On a whole frontier the best CPU is the first point's and the best memory the last one's; none where only plans with caches fit."""
     admitted = [point for point in found.points if problem.caps.admit(point)]
+    if not admitted:
+        return None
     if problem.objective is Objective.MIN_CPU:
         return admitted[0].cpu
     return admitted[-1].memory_bytes if problem.objective is Objective.MIN_MEMORY else None

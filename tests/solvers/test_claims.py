@@ -147,3 +147,9 @@ def test_a_cut_search_says_why_it_ended_and_a_whole_one_that_it_is_complete() ->
 
 def replace_time(options: Options, seconds: float) -> Options:
     return options.model_copy(update={"time_limit": seconds})
+
+
+def test_a_frontier_of_plans_with_caches_alone_claims_nothing_wrong() -> None:
+    request = random_request(2_000_804)  # no tree fits its caps, and with caches two plans do
+    assert all(point.plan.caches for point in frontier(request).points)
+    assert contradictions(request) == []
