@@ -5,9 +5,10 @@ a number; of two programs the one with the higher number is in force, whether it
 the cell's own store, where it was put when it was first heard of. So nothing but the state and the batch's own input decides, and a batch
 that is run again after a crash takes the same way.
 
-Orders, caches and allowances are no state: a plan that keeps what is held already is taken at once, from the batch's first row on, unless it
-probes many rows by columns that they have no index of (see `preparing`). A plan that keeps another subresult is in force, but the way of
-the plan before is taken until that is whole (see `building`). What a plan does not keep is let go when its way is taken. A plan that comes while another is built replaces it; what both keep goes on being built.
+Orders, caches and allowances are no state: a plan that keeps what is held already is taken at once, from the batch's first row on, unless
+it probes many rows by columns that they have no index of (see `preparing`). A plan that keeps another subresult is in force, but the way of
+the plan before is taken until that is whole (see `building`). What a plan does not keep is let go when its way is taken. A plan that comes
+while another is built replaces it; what both keep goes on being built.
 """
 
 from __future__ import annotations
