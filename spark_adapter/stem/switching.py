@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from spark_adapter.stem.preparing import ready
+from spark_adapter.stem.preparing import ready, remember
 from spark_adapter.stem.program import PLAN, Module, Program
 from spark_adapter.stem.state import Notes, Store, compressed, expanded
 from spark_adapter.stem.text import program_from, text_of
@@ -50,7 +50,7 @@ def ways_of(given: Program, told: Sequence[Program], store: Store, notes: Notes)
         store.put(_key(newest.number), compressed(text_of(newest).encode()))
         for dropped in notes.plans[1:]:
             store.remove(_key(dropped))
-        notes.plans, notes.prepared = [*notes.plans[:1], newest.number], []
+        notes.plans = [*notes.plans[:1], newest.number]
     # Windows and delays are the run's, and the order of streams is that of its results.
     programs = [
         replace(_known(number, newest, store), streams=given.streams, run=given.run, number=number, adaptive=given.adaptive) for number in notes.plans
@@ -73,7 +73,8 @@ def settled(ways: Ways, store: Store, notes: Notes) -> bool:
     """Whether all is whole that the plan in force keeps, and indexed. Then its way is taken from the next batch on."""
     if ways.building and set(_kept(ways.in_force)) <= set(notes.modules) and ready(ways.taken, ways.in_force, notes):
         store.remove(_key(ways.taken.number))
-        notes.plans, notes.prepared = [ways.in_force.number], []
+        remember(ways.taken, notes)
+        notes.plans = [ways.in_force.number]
     return len(notes.plans) == 1
 
 
