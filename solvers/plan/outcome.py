@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from models.method import Compiled
 from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.caches.cached_plan import CachedPlan
-from solvers.caches.claims import least_of_all, with_caches_allowed
+from solvers.caches.claims import least_cpu, least_of_all, with_caches_allowed
 from solvers.caches.in_plans import chosen_together
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED
@@ -72,12 +73,35 @@ def allocated(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome
 def proven(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome:
     """What is proven of the plan, now that caches may be used as well."""
     value = value_of(problem, outcome.found.best, outcome.cached)
-    least = outcome.least
-    if least is None:
-        least = least_of_all(problem, outcome.tree, deadline)
-        if outcome.tree.best.cpu > least * ROUNDED and (joint := chosen_together(problem, deadline)) is not None:
-            least = max(least, joint.least_cpu)
-    return replace(outcome, found=with_caches_allowed(problem, outcome.tree, outcome.found, value, least, deadline))
+    least = _least(problem, outcome, deadline) if outcome.least is None else outcome.least
+    found = with_caches_allowed(problem, outcome.tree, outcome.found, value, least, deadline)
+    return replace(outcome, found=found, tree=_of_trees(problem, outcome.tree, found))
+
+
+def _least(problem: Problem, outcome: Outcome, deadline: Deadline) -> float:
+    """A lower bound of the CPU of all plans.
+
+    A plan without caches by a method without compiled code has the bound that needs none either: loading the code takes longer than the method.
+    """
+    if problem.options.method.can.compiled is Compiled.NONE and outcome.cached is None:
+        return least_cpu(problem.model)
+    tree = outcome.tree
+    least = least_of_all(problem, tree, deadline)
+    if tree.best.cpu > least * ROUNDED and (joint := chosen_together(problem, deadline)) is not None:
+        least = max(least, joint.least_cpu)
+    return least
+
+
+def _of_trees(problem: Problem, tree: Found, found: Found) -> Found:
+    """`tree` with what a claim about all plans says of those without caches: a bound of all is a bound of them, and a best of all their best."""
+    if tree.proof is Proof.OPTIMAL or found.proof is Proof.NONE:
+        return tree
+    if found.proof is Proof.OPTIMAL and (found.best is tree.best or not problem.caps.admit(found.best)):
+        return replace(tree, proof=Proof.OPTIMAL, bound=found.bound)
+    bounds = [claimed.bound for claimed in (tree, found) if claimed.proof is not Proof.NONE and claimed.bound is not None]
+    if not bounds:
+        return tree
+    return replace(tree, proof=Proof.BOUNDED, bound=min(bounds) if problem.objective is Objective.MAX_HEADROOM else max(bounds))
 
 
 def value_of(problem: Problem, point: Point, cached: CachedPlan | None) -> float:

@@ -106,16 +106,12 @@ def test_unknown_commands_and_arguments_are_bad_input(capsys: pytest.CaptureFixt
     ("arguments", "unwanted"),
     [
         (["--help"], ["pydantic", "numba", "numpy", "ortools", "pulp", "networkx", "fastapi", "pyspark", "yaml"]),
-        (["plan", "--method", "bjtree", "UNCACHED"], ["numba", "ortools", "pulp", "networkx", "fastapi", "pyspark", "polars"]),
+        (["plan", "--method", "bjtree", str(AUCTION)], ["numba", "ortools", "pulp", "networkx", "fastapi", "pyspark", "polars"]),
         (["plan", str(AUCTION)], ["ortools.sat", "pulp", "networkx", "fastapi", "pyspark", "polars"]),
     ],
     ids=["help", "bjtree", "auto"],
 )
-def test_no_library_is_imported_before_it_is_needed(arguments: list[str], unwanted: list[str], tmp_path: Path) -> None:
-    # Where plans may have caches, the bound of all of them is compiled code.
-    uncached = tmp_path / "uncached.json"
-    uncached.write_text(json.dumps({**json.loads(AUCTION.read_text("utf-8")), "options": {"caches": "off"}}))
-    arguments = [str(uncached) if argument == "UNCACHED" else argument for argument in arguments]
+def test_no_library_is_imported_before_it_is_needed(arguments: list[str], unwanted: list[str]) -> None:
     code = f"import sys; from app.commands.main import main; main({arguments!r}); sys.stderr.write(' '.join(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(done.stderr.split())
