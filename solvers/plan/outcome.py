@@ -105,14 +105,14 @@ def _least(problem: Problem, outcome: Outcome, deadline: Deadline) -> float:
 
 def _of_trees(problem: Problem, tree: Found, found: Found) -> Found:
     """`tree` with what a claim about all plans says of those without caches: a bound of all is a bound of them, and a best of all their best."""
-    if tree.proof is Proof.OPTIMAL or found.proof is Proof.NONE:
+    if found.proof is Proof.NONE or (tree.proof is Proof.OPTIMAL and problem.caps.admit(tree.best)):
         return tree
-    if found.proof is Proof.OPTIMAL and (found.best is tree.best or not problem.caps.admit(found.best)):
-        return replace(tree, proof=Proof.OPTIMAL, bound=found.bound)
     bounds = [claimed.bound for claimed in (tree, found) if claimed.proof is not Proof.NONE and claimed.bound is not None]
-    if not bounds:
-        return tree
-    return replace(tree, proof=Proof.BOUNDED, bound=min(bounds) if problem.objective is Objective.MAX_HEADROOM else max(bounds))
+    # That nothing fits may be proven by a bound that is looser than the one of all plans.
+    tightest = (min if problem.objective is Objective.MAX_HEADROOM else max)(bounds, default=None)
+    settled = found.proof is Proof.OPTIMAL and (found.best is tree.best or not problem.caps.admit(found.best))
+    proof = Proof.OPTIMAL if settled or tree.proof is Proof.OPTIMAL else Proof.BOUNDED if bounds else tree.proof
+    return replace(tree, proof=proof, bound=tightest)
 
 
 def value_of(problem: Problem, point: Point, cached: CachedPlan | None) -> float:
