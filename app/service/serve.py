@@ -40,7 +40,9 @@ def serve(host: str = "127.0.0.1", port: int = 8080) -> None:
 
 def _check_address(host: str, port: int) -> None:
     """Raise OSError, naming the address, where it cannot be listened on: uvicorn would say so among its logs, after all workers have started."""
-    try:
-        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
-    except OSError as error:
-        raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the service does: connections of a run before do not matter
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from None

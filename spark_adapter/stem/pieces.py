@@ -6,8 +6,8 @@ deaths (`hi`, or the row's number where the window is counted in rows), so that 
 goes when its last row is dead.
 
 Many small pieces cost every probe a fixed time each. So pieces that die at about the same time, within an eighth of the window, are merged:
-FAN pieces of one level become one piece of the next level. Pieces of the first level are merged earlier, when there are LEAST of them and no
-new ones can come because rows die later by now. A row is rewritten once for windows of up to some 8,000 batches and twice for up to
+FAN pieces of one level become one piece of the next level. Pieces of the first level are merged earlier, when there are LEAST of them and
+newer ones die later than that eighth. A row is rewritten once for windows of up to some 8,000 batches and twice for up to
 260,000: O(log) times, so a batch writes twice or three times what it adds, on average. Merging drops dead rows, and puts rows that die early
 and rows that die late into separate pieces.
 
