@@ -18,9 +18,12 @@ from solvers.jtree.choice import objective_value
 from solvers.jtree.search import Found, Problem, structure_key
 from solvers.model.point import Point
 from solvers.model.sensitivity import headroom
+from solvers.model.tree import probes_of
 
 if TYPE_CHECKING:
     from solvers.allocation.in_plans import Relief
+
+MANY_PROBES = 20_000  # of a join of 142 inputs: writing them down takes a tenth of a second, and who may probe how much as long again
 
 __all__ = ["Outcome", "allocated", "chosen", "of_shape", "proven", "value_of"]
 
@@ -66,12 +69,20 @@ def allocated(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome
         return outcome
     from solvers.allocation.in_plans import relieve  # requests that fit do without it
 
+    if _hurried(outcome, deadline):
+        return replace(outcome, brief=True, termination=deadline.termination(outcome.termination))
     relief = relieve(problem, outcome.tree, deadline)
     return replace(outcome, found=relief.found, relief=relief, termination=deadline.termination(outcome.termination))
 
 
+def _hurried(outcome: Outcome, deadline: Deadline) -> bool:
+    """Whether the plan has so many probes that writing it takes all the time there is left: then what can be done without is left out."""
+    return probes_of(outcome.found.best.tree) > MANY_PROBES and deadline.expired()
+
+
 def proven(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome:
     """What is proven of the plan, now that caches may be used as well."""
+    outcome = replace(outcome, brief=outcome.brief or _hurried(outcome, deadline))
     value = value_of(problem, outcome.found.best, outcome.cached)
     least = _least(problem, outcome, deadline) if outcome.least is None else outcome.least
     found = with_caches_allowed(problem, outcome.tree, outcome.found, value, least, deadline)
