@@ -74,7 +74,7 @@ def held(cells: Cells, key: str, watermark: int) -> list[tuple[Any, ...]]:
     return sorted(found)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cases(counted=True), st.data())
 def test_changes_in_every_batch_lose_and_double_nothing(case: Case, data: st.DataObject) -> None:
     cells = Cells(case.plan, case.parallelism, case.delays if data.draw(st.booleans()) else None)

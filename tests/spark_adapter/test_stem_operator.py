@@ -123,7 +123,7 @@ def test_six_streams_give_the_rows_of_the_definition(case: Case) -> None:
     assert run(case.plan, few, case.parallelism)[1] == by_definition(case.plan.query, few)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases(counted=True), st.data())
 def test_another_plan_takes_over_the_states_and_misses_nothing(case: Case, data: st.DataObject) -> None:
     cells = Cells(case.plan, case.parallelism)

@@ -181,6 +181,20 @@ def test_a_server_that_falls_silent_is_not_waited_for(says: bytes, capsys: pytes
     assert (code, out, err) == (2, "", f"http://127.0.0.1:{port}: no answer within 0.5 seconds\n")
 
 
+@pytest.mark.parametrize("wrong", ["99999", "-1", "http", ""])
+def test_a_port_that_cannot_be_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = output(capsys, "serve", "--port", wrong)
+    assert code == 2 and f"must be a whole number from 0 to 65535, got {wrong!r}" in err
+
+
+def test_an_address_that_is_taken_is_one_line_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = taken.getsockname()[1]
+        with pytest.raises(SystemExit, match="2"):
+            main(["serve", "--port", str(address)])
+    assert capsys.readouterr().err == f"cannot listen on 127.0.0.1:{address}: Address already in use\n"
+
+
 def test_a_profile_of_tables_is_refused_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     query = {
         "streams": [{"name": "bids", "window": {"seconds": 60}}],
