@@ -75,7 +75,6 @@ class Versions:
     control: Control
     latest: Callable[[], Plan]
     """The plan that was asked for last."""
-    large: int = LARGE
     _loaded: dict[str, int] = field(default_factory=dict)
     """Per kept table the version that is whole, as its cells know it."""
     _forgotten: dict[str, int] = field(default_factory=dict)
@@ -113,7 +112,7 @@ class Versions:
         for name in _kept(plan):
             rows = next(table.rows for table in plan.query.tables if table.name == name)
             # Under such a trigger it is fixed at the start what each source will read.
-            waits = rows >= self.large and not self.bindings.trigger.available_now and _can_wait(plan, self.bindings, name)
+            waits = rows >= LARGE and not self.bindings.trigger.available_now and _can_wait(plan, self.bindings, name)
             if self._due(name, now) and not (waits and name not in self._loaded):
                 try:
                     self._load(name, running=False)

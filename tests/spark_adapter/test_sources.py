@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from models.bindings import Bindings
+from models.request import Query
 from spark_adapter.documents import check_tree, read_bindings, read_plan
 from spark_adapter.errors import BindingError, PlanError
 from spark_adapter.sources import read_inputs
@@ -179,14 +180,26 @@ def test_an_unknown_format_is_refused(value: object, says: str) -> None:
     assert str(raised.value) == says
 
 
-def test_a_plan_with_tables_is_refused_in_one_sentence() -> None:
-    document = PLAN.model_dump(mode="json")
-    document["query"]["tables"] = [{"name": "products", "rows": 10}, {"name": "customers", "rows": 10}]
-    joined = {**document["operators"][-1], "id": "join-9", "inputs": [document["operators"][-1]["id"], "products", "customers"]}
-    document["operators"].append({**joined, "states": [], "pipelines": []})
-    with pytest.raises(PlanError) as raised:
-        read_plan(document)
-    assert str(raised.value) == "/query/tables: this plan joins tables (products, customers), and pipelines on Spark join streams alone"
+def test_tables_of_a_plan_are_reached_as_they_can_be() -> None:
+    query = Query.model_validate(
+        {
+            "streams": [{"name": name, "rate": 1, "window": {"seconds": 5}} for name in "ab"],
+            "tables": [{"name": "t", "rows": 10, "access": [{"kind": "index", "bound": ["k"], "cpu": 1e-5}]}],
+            "predicates": [{"left": "a.k", "right": "b.k", "selectivity": 0.1}, {"left": "b.k", "right": "t.k", "selectivity": 0.1}],
+        }
+    )
+    read_plan(make_plan(query, ["a", "b", "t"], {"t": ["k"]}).model_dump(mode="json"))
+
+    def refused(document: dict[str, Any]) -> str:
+        with pytest.raises(PlanError) as raised:
+            read_plan(document)
+        return str(raised.value)
+
+    late = make_plan(query, ["a", "t", "b"], {"t": ["k"]}).model_dump(mode="json")
+    assert refused(late) == "/operators/0/pipelines/0/probes/0: join-1 asks t before anything has a value for its k"
+    assert refused(make_plan(query, ["a", "b", "t"]).model_dump(mode="json")) == "/query/tables/0/access: t offers no scan"
+    unsaid = make_plan(query, ["a", "b", "t"], {"t": ["k"]}).model_dump(mode="json") | {"tables": []}
+    assert refused(unsaid) == "/tables: the plan does not say whether t is kept or asked"
 
 
 def test_a_plan_survives_being_written_and_read() -> None:

@@ -222,7 +222,7 @@ def test_a_large_table_is_asked_until_it_has_been_read(spark: SparkSession, tmp_
     rows = generated(QUERY, 60, seed=5, seconds=12)
     scanned(tmp_path, content())
     fill(url_of(tmp_path), content())
-    monkeypatch.setattr(Versions, "large", 1)
+    monkeypatch.setattr("spark_adapter.tables.versions.LARGE", 1)
     for name in "ab":
         (tmp_path / name).mkdir()
     pipeline = spark_adapter.compile(plan_of(["a", "b", "c", "p"], {}), bound(tmp_path, url_of(tmp_path), trigger={}), spark, cells=2)
