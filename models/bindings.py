@@ -25,6 +25,9 @@ __all__ = [
     "Source",
     "StreamBinding",
     "StreamDraft",
+    "TableBinding",
+    "TableIndex",
+    "TableScan",
     "Trigger",
     "Value",
     "ValueFormat",
@@ -252,13 +255,70 @@ class BindingsDraft(Model):
     """Result columns as SQL expressions over the streams; by default one struct column per stream."""
 
 
+class TableScan(Model):
+    """Where a table is read as a whole: any batch source of Spark."""
+
+    format: Annotated[str, Field(min_length=1, examples=["parquet"])]
+    """Name of the Spark source: parquet, csv, jdbc, …"""
+    options: Annotated[dict[str, str], Field(examples=[{"path": "data/products"}])] = {}
+    """Options of the source, passed on untouched."""
+    schema_: Annotated[str, Field(alias="schema", examples=["id BIGINT, name STRING"])] = ""
+    """Columns of the source as Spark DDL; empty where the source knows its own."""
+
+
+class TableIndex(Model):
+    """Where a table is asked by key: a table or view of any database that SQLAlchemy speaks to."""
+
+    url: Annotated[str, Field(min_length=1, max_length=4096, examples=["postgresql+psycopg://reader@db.example/shop"])]
+    """SQLAlchemy's URL of the database. Workers use it as well as the driver; it is written down nowhere."""
+    table: Annotated[str, Field(min_length=1, max_length=255, examples=["products"])]
+    """The table or view."""
+    schema_: Annotated[str | None, Field(alias="schema", min_length=1, max_length=255, examples=["public"])] = None
+    """The database's schema that it is in; by default the one that the user sees first."""
+    side_by_side: Annotated[int | None, Field(ge=1, le=256, examples=[8])] = None
+    """Calls at a time, in each cell; by default what the plan says, spread over the cells."""
+    retry_for: Annotated[str, Field(examples=["60 seconds"])] = "60 seconds"
+    """For how long a call that fails is tried again before the batch fails, as a Spark interval."""
+
+
+class TableBinding(Model):
+    """One table of the plan: how it is read, how it is asked, or both."""
+
+    scan: TableScan | None = None
+    """Where it is read as a whole: needed where the plan keeps it."""
+    index: TableIndex | None = None
+    """Where it is asked by key: needed where the plan asks it."""
+    refresh: Annotated[str | None, Field(examples=["1 hour"])] = None
+    """Read it again so often, as a Spark interval; of a table that is asked, forget the answers that were kept."""
+    columns: Annotated[dict[Identifier, Expression], Field(examples=[{"id": "product_id"}])] = {}
+    """Plan attribute → column, or SQL expression where the table has no index; by default the column of the same name."""
+    where: Annotated[str, Field(max_length=MAX_WHERE, examples=["active"])] = ""
+    """Which rows take part, as a SQL condition over the table's columns; not where the table has an index: a view can do that for both."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _reached(cls, data: Any, handler: Callable[[Any], TableBinding]) -> TableBinding:
+        return with_faults(cls.__name__, data, handler, _check_table)
+
+
+def _check_table(data: Any) -> Iterator[Fault]:
+    if not isinstance(data, (Mapping, BaseModel)):
+        return
+    if _of(data, "scan") is None and _of(data, "index") is None:
+        yield (), "a table needs scan, where it is read, or index, where it is asked by key"
+    if _of(data, "index") is not None and _of(data, "where"):
+        yield ("where",), "a table that has an index is asked by key alone: make a view with this condition, and name the view under index and scan"
+
+
 class Bindings(Model):
     """Sources, columns, sink and settings of one pipeline."""
 
     streams: Annotated[dict[Identifier, StreamBinding], Field(min_length=1)]
     """One binding per stream of the plan."""
+    tables: dict[Identifier, TableBinding] = {}
+    """One binding per table of the plan."""
     select: Annotated[list[Expression], Field(examples=[["bids.price AS price"]])] = []
-    """Result columns as SQL expressions over the streams; by default one struct column per stream."""
+    """Result columns as SQL expressions over the streams and tables; by default one struct column for each."""
     sink: Sink = Sink()
     """Where results go; the console by default."""
     checkpoint: Annotated[str, Field(min_length=1, examples=["checkpoints/bids"])]

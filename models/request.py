@@ -127,6 +127,11 @@ class Query(Model):
     observed: Annotated[list[Observed], Field(max_length=MAX_OBSERVED)] = []
     """Measured sub-joins; each set at most once."""
 
+    @property
+    def relations(self) -> list[Stream | Table]:
+        """Streams, then tables."""
+        return [*self.streams, *self.tables]
+
     @model_validator(mode="wrap")
     @classmethod
     def _report_all_faults(cls, data: Any, handler: Callable[[Any], Self]) -> Self:

@@ -28,10 +28,17 @@ class Changes:
     """Of one pipeline, from its start on."""
 
     def __init__(
-        self, control: Control, decisions: Decisions, plan: Plan, known: Mapping[str, Any] | None, programmed: Callable[[Plan], Program]
+        self,
+        control: Control,
+        decisions: Decisions,
+        plan: Plan,
+        known: Mapping[str, Any] | None,
+        programmed: Callable[[Plan], Program],
+        check: Callable[[Plan, Plan], None] = lambda _before, _after: None,
     ) -> None:
-        """`known` is what the manifest says of the plan that the start before was given, `programmed` makes a plan's program, or refuses it."""
-        self._control, self._decisions, self._programmed = control, decisions, programmed
+        """`known` is what the manifest says of the plan that the start before was given, `programmed` makes a plan's program, or refuses it;
+        `check` refuses a change from one plan to another while the pipeline runs."""
+        self._control, self._decisions, self._programmed, self._check = control, decisions, programmed, check
         self._lock = threading.Lock()
         numbers = control.numbers()
         given = programmed(plan)
@@ -56,6 +63,12 @@ class Changes:
         return self._current.plan
 
     @property
+    def latest(self) -> Plan:
+        """The one that was asked for last, whether or not a batch has read it yet."""
+        with self._lock:
+            return (self._waiting[-1] if self._waiting else self._current).plan
+
+    @property
     def changing(self) -> bool:
         """Whether a change was asked for that no batch has read yet."""
         return bool(self._waiting)
@@ -74,6 +87,7 @@ class Changes:
             program = self._programmed(plan)
             number: int = 1 + max([*self._control.numbers(), self.given["number"]])
             before = self._waiting[-1] if self._waiting else self._current
+            self._check(before.plan, plan)
             change = self._change(plan, program, number, gain=gain, reasons=reasons, kind=kind or kind_of(before.program, program))
             self._control.write(change)
             self._waiting.append(change)

@@ -48,6 +48,9 @@ class Folder:
         found = [str(status.getPath().getName()) for status in self._files.listStatus(place)]
         return sorted(name for name in found if not name.startswith((".", "_")))
 
+    def remove(self, name: str) -> None:
+        self._files.delete(self._child(name), False)
+
     def has(self, name: str) -> bool:
         return any(self._files.exists(self._child(place)) for place in (name, _draft(name)))
 

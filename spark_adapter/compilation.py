@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from pyspark import SparkFiles
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from models.bindings import Bindings, Routing, Trigger
 from models.plan import Plan
@@ -31,11 +31,15 @@ from spark_adapter.progress import size
 from spark_adapter.rescaling import Cells, Held, worked_off
 from spark_adapter.session import in_one_process, send_code
 from spark_adapter.shedding import check_shed
-from spark_adapter.sources import read_streams
-from spark_adapter.stem.engine import OBSERVED, parallelism, programmed, settings, stem
+from spark_adapter.sources import Inputs, read_inputs
+from spark_adapter.stem.engine import OBSERVED, Side, parallelism, programmed, settings, stem
 from spark_adapter.stem.program import Program
+from spark_adapter.stem.programming import kept_streams
 from spark_adapter.stem.shares import choose_grid, copied, fits, fitting_grid
 from spark_adapter.stem.statistics import Measured
+from spark_adapter.tables.databases import check_tables, unbound
+from spark_adapter.tables.reaching import reaches
+from spark_adapter.tables.versions import Versions, check_kept
 
 __all__ = ["compiled"]
 
@@ -62,15 +66,16 @@ def compiled(
 
 
 def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cells: int | None, shed: bool) -> Pipeline:
-    streams = read_streams(checked, bound, spark)
+    check_tables(checked, bound)
+    inputs = read_inputs(checked, bound, spark)
     folder = Folder(spark, bound.checkpoint)
     manifest = read_manifest(folder)
     gone = list(lost(bound, spark, folder))
     if gone:
         raise BindingError(gone)
     if engine == "native":
-        return _native(checked, bound, spark, streams, folder, manifest)
-    kept = layout_of(checked, bound, streams, spark)
+        return _native(checked, bound, spark, inputs, folder, manifest)
+    kept = layout_of(checked, bound, inputs, spark)
     if manifest is not None:
         where = {name: manifest["layout"].get(name) for name in ("grid", "partitions")}
         check_layout(manifest, engine, kept | where)  # rows may be moved, but must mean the same
@@ -83,10 +88,11 @@ def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cel
         """The program of a plan that takes over while this one runs."""
         check_tree(plan)
         check_shed(plan, shed)
-        _check_query(plan, bound, streams, spark, kept)
-        return programmed(plan, bound, streams, copies)
+        _check_query(plan, bound, inputs, spark, kept)
+        return programmed(plan, bound, inputs, copies)
 
-    changes = Changes(control, Decisions(folder), checked, None if manifest is None else manifest.get("given"), permitted)
+    known = None if manifest is None else manifest.get("given")
+    changes = Changes(control, Decisions(folder), checked, known, permitted, lambda before, after: check_kept(before, after, bound))
 
     def write(cells: dict[str, Any], change: dict[str, Any] | None) -> None:
         named = {"engine": engine, "fingerprint": checked.fingerprint, "given": changes.given}
@@ -94,13 +100,16 @@ def _built(checked: Plan, bound: Bindings, spark: SparkSession, engine: str, cel
 
     held = Held(folder, write, manifest)
     wanted = _wanted_cells(checked, bound, spark, cells, held.target)
+    versions = Versions(spark, bound, inputs.tables, control, lambda: changes.latest)
     send_code(spark)
-    stems = _Stems(checked, bound, spark, streams, changes, control.path)
+    side = Side(control.path, versions.sources(), reaches(checked, bound, inputs.tables, spark))
+    stems = _Stems(checked, bound, spark, inputs, changes, side, versions)
 
     def take_over() -> None:
         windows = {stream.name: round((stream.window.seconds or 0) * 1_000_000) for stream in checked.query.streams}
         held.take_to(wanted, bound, spark, windows, lambda before: _work_off(stems.pipeline(before, _place_of_copies(spark)), folder))
         changes.begin()
+        versions.begin()
 
     before = held.target.grid.cells if held.target is not None else wanted.grid.cells
     return stems.pipeline(wanted, copies, take_over, before)
@@ -113,21 +122,26 @@ class _Stems:
     plan: Plan
     bindings: Bindings
     spark: SparkSession
-    streams: Mapping[str, DataFrame]
+    inputs: Inputs
     changes: Changes
-    control: str
-    """The folder of the control stream."""
+    side: Side
+    versions: Versions
 
-    def pipeline(self, cells: Cells, copies: str, remember: Callable[[], None] = lambda: None, before: int = 1) -> Pipeline:
-        """Over the states of these cells; `copies` is where workers keep theirs, `before` how many cells the checkpoint has had until now."""
-        plan, streams = self.plan, self.streams
-        program = programmed(plan, self.bindings, streams, copies)
+    def pipeline(self, cells: Cells, copies: str, remember: Callable[[], None] | None = None, before: int = 1) -> Pipeline:
+        """Over the states of these cells; `copies` is where workers keep theirs, `before` how many cells the checkpoint has had until now.
+
+        Without `remember` it only works off what was begun, and reads no tables.
+        """
+        plan, inputs = self.plan, self.inputs
+        program = programmed(plan, self.bindings, inputs, copies)
         measured = Measured(plan.query, {stream.name: stream.delay or 0 for stream in program.streams})
         built = Built(
-            stem(program, plan, self.bindings, streams, cells, self.control),
-            remember=remember,
+            stem(program, plan, self.bindings, inputs, cells, self.side),
+            remember=remember or (lambda: None),
             changes=self.changes,
-            settings=settings(streams, cells.partitions),
+            settings=settings(inputs.frames, cells.partitions),
+            beside=None if remember is None else self.versions,
+            tables=len(self.side.versions),
             measuring=Measuring(OBSERVED, measured.add, measured.summary, measured.measured),
             tidy=lambda: _remove_copies(self.spark, copies),
             cells=cells.grid.cells,
@@ -157,7 +171,23 @@ def _wanted_cells(plan: Plan, bindings: Bindings, spark: SparkSession, cells: in
             f"in {grid.cells} cells copies make {size(plan.cost.memory_bytes)} of states {size(plan.cost.memory_bytes * copied(plan, grid))}, "
             f"above the cap of {size(plan.resources.memory_bytes or 0)}; {most} would fit, or plan with a higher resources.memory_bytes"
         )
-    return known if known is not None and known.grid == grid else Cells(grid, _partitions(bindings, grid.cells))
+    if known is not None and known.grid == grid:
+        return known
+    lost = [] if known is None else _not_held(plan)
+    if lost:
+        raise EngineError(
+            f"the states cannot be laid out anew: they hold joins of {', '.join(lost)} with tables, not the rows that these are made of; "
+            "use a new folder"
+        )
+    return Cells(grid, _partitions(bindings, grid.cells))
+
+
+def _not_held(plan: Plan) -> list[str]:
+    """Streams of which joins with tables are kept, and no rows: what is laid out anew is made of the streams' rows."""
+    kept = kept_streams(plan)
+    return [
+        name for operator in plan.operators[:-1] for name in operator.streams if name not in (*kept, *(table.name for table in plan.query.tables))
+    ]
 
 
 def _place_of_copies(spark: SparkSession) -> str:
@@ -166,13 +196,16 @@ def _place_of_copies(spark: SparkSession) -> str:
     return str(Path(SparkFiles.getRootDirectory()) / name) if in_one_process(spark) else name
 
 
-def _check_query(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], spark: SparkSession, kept: Mapping[str, Any]) -> None:
+def _check_query(plan: Plan, bindings: Bindings, inputs: Inputs, spark: SparkSession, kept: Mapping[str, Any]) -> None:
     """Refuse a plan that is not for the query whose rows the states hold. The bindings are the pipeline's, so they cannot differ."""
-    names = [stream.name for stream in plan.query.streams]
-    if sorted(names) != sorted(streams):
-        found = [f"the pipeline joins {', '.join(sorted(streams))}, this plan {', '.join(sorted(names))}"]
+    names = [relation.name for relation in plan.query.relations]
+    if sorted(names) != sorted(inputs.frames):
+        found = [f"the pipeline joins {', '.join(sorted(inputs.frames))}, this plan {', '.join(sorted(names))}"]
     else:
-        wanted = layout_of(plan, bindings, streams, spark)
+        faults = list(unbound(plan, bindings))
+        if faults:
+            raise ChangeError(faults)
+        wanted = layout_of(plan, bindings, inputs, spark)
         found = differences(kept, {**kept, "streams": wanted["streams"], "predicates": wanted["predicates"]})
     if found:
         raise ChangeError([("/query", f"a running pipeline changes to plans for the same query only: {'; '.join(found)}")])
@@ -211,14 +244,12 @@ def _partitions(bindings: Bindings, cells: int) -> int:
     return int(given)
 
 
-def _native(
-    plan: Plan, bindings: Bindings, spark: SparkSession, streams: Mapping[str, DataFrame], folder: Folder, manifest: Mapping[str, Any] | None
-) -> Pipeline:
+def _native(plan: Plan, bindings: Bindings, spark: SparkSession, inputs: Inputs, folder: Folder, manifest: Mapping[str, Any] | None) -> Pipeline:
     """Spark's joins keep their states by their place in the tree: only the same plan can go on with them."""
     if bindings.routing is Routing.ADAPTIVE:
         raise BindingError([("/routing", "engine native probes in the plan's order; for routing: adaptive use engine stem")])
-    results = native(plan, bindings, streams)
-    kept = layout_of(plan, bindings, streams, spark) | {"plan": plan.fingerprint}
+    results = native(plan, bindings, inputs.frames)
+    kept = layout_of(plan, bindings, inputs, spark) | {"plan": plan.fingerprint}
     if manifest is not None:
         check_layout(manifest, "native", kept)
     written = {"engine": "native", "fingerprint": plan.fingerprint, "layout": kept}

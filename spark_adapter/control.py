@@ -5,6 +5,8 @@ before its rows. Which batch that is, Spark writes into its own logs before the 
 so a change is in force from one batch on, in all cells, whatever is killed when. Before the rename nothing has happened; after it the next
 batch that is planned will read the file, in this run or the next.
 
+Words on tables lie in the same folder: that a version of a kept table is whole, or that answers are to be forgotten (see `tables.versions`).
+
 Files have numbers that count up. `batches` says by Spark's logs which batch read which: the log of the source has the names of its files
 in the order in which it found them, and the log of offsets how far each batch came in that.
 """
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +24,13 @@ from pyspark.sql import SparkSession
 from models.plan import Plan
 from spark_adapter.checkpoint import Folder
 from spark_adapter.stem.program import Program
-from spark_adapter.stem.text import CHANGE_FORMAT, program_from, text_of
+from spark_adapter.stem.text import CHANGE_FORMAT, TABLE_FORMAT, program_from, text_of
 
-__all__ = ["CONTROL", "Change", "Control", "kind_of", "without_control"]
+__all__ = ["CONTROL", "Change", "Control", "Word", "kind_of", "without_control"]
 
 CONTROL = "control"
 NAME = re.compile(r"(\d{8})\.json")
-SOURCE = "sources/0"  # the first source's own log
+WORD = re.compile(r"table-\d+\.json")
 LOGGED = re.compile(r"(\d+)(\.compact)?")
 
 
@@ -50,6 +52,23 @@ class Change:
         found = {name: getattr(self, name) for name in ("number", "decision", "timestamp", "kind", "gain")}
         plan = self.plan.model_dump(mode="json", by_alias=True)
         return {"format": CHANGE_FORMAT, **found, "reasons": list(self.reasons), "plan": plan, "program": text_of(self.program)}
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """That a version of a table is whole; of a table that is asked, that answers are to be forgotten."""
+
+    table: str
+    version: int
+    """The time at which it was read, in milliseconds: later ones have higher numbers."""
+    after: int
+    """The number of the last plan before it."""
+    files: tuple[str, ...] = ()
+    """Those that hold its rows."""
+
+    def document(self) -> dict[str, Any]:
+        found = {"table": self.table, "version": self.version, "after": self.after}
+        return {"format": TABLE_FORMAT, **found, "files": list(self.files)}
 
 
 class Control:
@@ -75,6 +94,25 @@ class Control:
         told = {name: found[name] for name in ("number", "decision", "timestamp", "kind", "gain")}
         return Change(**told, reasons=tuple(found["reasons"]), plan=Plan.model_validate(found["plan"]), program=program_from(found["program"]))
 
+    def say(self, word: Word) -> None:
+        self._folder.write(f"table-{word.version}.json", json.dumps(word.document()))
+
+    def words(self) -> list[Word]:
+        """In the order in which they were said."""
+        found = []
+        for name in self._folder.names():
+            if WORD.fullmatch(name):
+                word = json.loads(self._folder.read(name))
+                found.append(Word(word["table"], word["version"], word["after"], tuple(word["files"])))
+        return sorted(found, key=lambda word: word.version)
+
+    def has_read(self, source: int, files: Collection[str]) -> bool:
+        """Whether some batch has read these files of a source, or is going to: it is planned."""
+        places = dict(self._logged(source))
+        planned = [int(name) for name in self._checkpoint.names("offsets") if name.isdecimal()]
+        reached = self._reached(max(planned), source) if planned else -1
+        return all(name in places and places[name] <= reached for name in files)
+
     def batches(self, beyond: int) -> dict[int, int]:
         """Number → the batch that reads it, by Spark's logs; of those above `beyond` that some batch reads."""
         places = {number: place for number, place in self._places().items() if number > beyond}
@@ -89,27 +127,28 @@ class Control:
 
     def _places(self) -> dict[int, int]:
         """Number → where the source's log has it."""
-        found: dict[int, int] = {}
-        for name in self._checkpoint.names(SOURCE):
-            if not LOGGED.fullmatch(name):
-                continue
-            for line in self._checkpoint.read(f"{SOURCE}/{name}").splitlines()[1:]:
-                entry = json.loads(line)
-                match = NAME.fullmatch(entry["path"].rsplit("/", 1)[-1])
-                if match:
-                    found[int(match.group(1))] = int(entry["batchId"])
-        return found
+        matched = ((NAME.fullmatch(name), place) for name, place in self._logged(0))
+        return {int(match.group(1)): place for match, place in matched if match}
 
-    def _reached(self, batch: int) -> int:
-        """How far a batch comes in the source's log: −1 where it has nothing of it. The lines are a version, settings, then one per source."""
-        line = self._checkpoint.read(f"offsets/{batch}").splitlines()[2]
+    def _logged(self, source: int) -> Iterator[tuple[str, int]]:
+        """The names of a source's files, and where its own log has them."""
+        log = f"sources/{source}"
+        for name in self._checkpoint.names(log):
+            if LOGGED.fullmatch(name):
+                for line in self._checkpoint.read(f"{log}/{name}").splitlines()[1:]:
+                    entry = json.loads(line)
+                    yield entry["path"].rsplit("/", 1)[-1], int(entry["batchId"])
+
+    def _reached(self, batch: int, source: int = 0) -> int:
+        """How far a batch comes in a source's log: −1 where it has nothing of it. The lines are a version, settings, then one per source."""
+        line = self._checkpoint.read(f"offsets/{batch}").splitlines()[2 + source]
         return -1 if line == "-" else int(json.loads(line)["logOffset"])
 
 
-def without_control(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Spark's report of a batch, of the streams alone: the first source has plans, not rows."""
-    control, *streams = report["sources"]
-    return {**report, "sources": streams, "numInputRows": report["numInputRows"] - control["numInputRows"]}
+def without_control(report: Mapping[str, Any], tables: int = 0) -> dict[str, Any]:
+    """Spark's report of a batch, of the streams alone: the first source has plans, not rows, and so many after it have tables."""
+    own, streams = report["sources"][: 1 + tables], report["sources"][1 + tables :]
+    return {**report, "sources": streams, "numInputRows": report["numInputRows"] - sum(source["numInputRows"] for source in own)}
 
 
 def kind_of(before: Program, after: Program) -> str:

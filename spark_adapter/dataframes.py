@@ -30,7 +30,7 @@ from spark_adapter.layout import layout_of
 from spark_adapter.rescaling import Cells
 from spark_adapter.session import send_code
 from spark_adapter.shedding import check_shed
-from spark_adapter.sources import read_frames
+from spark_adapter.sources import Inputs, read_frames
 from spark_adapter.stem.engine import SETTINGS, parallelism, programmed, stem
 from spark_adapter.stem.shares import choose_grid, fitting_grid
 
@@ -78,10 +78,12 @@ def joined(
         chosen = _asked(request, bindings, asking)
     else:
         chosen = plan if isinstance(plan, Plan) else read_plan(plan)
+        if chosen.query.tables:
+            raise PlanError([("/query/tables", "join takes frames of streams alone: join the tables with its result, or use compile with bindings")])
         _check_query(chosen, request)
     check_tree(chosen)
     check_shed(chosen, False)
-    return _stem(chosen, bindings, streams, asking.cells, spark)
+    return _stem(chosen, bindings, Inputs(streams, {}), asking.cells, spark)
 
 
 def _request(
@@ -194,7 +196,7 @@ def _merged(request: PlanRequest, measured: Any, asking: Asking) -> Any:
     return measured.model_copy(update={"streams": streams, "predicates": predicates, "observed": request.query.observed or measured.observed})
 
 
-def _stem(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], cells: int | None, spark: SparkSession) -> DataFrame:
+def _stem(plan: Plan, bindings: Bindings, inputs: Inputs, cells: int | None, spark: SparkSession) -> DataFrame:
     if cells is not None and cells < 1:
         raise EngineError(f"cells must be at least 1, got {cells}")
     grid = fitting_grid(plan, parallelism(spark)) if cells is None else choose_grid(plan.query, cells)
@@ -203,6 +205,6 @@ def _stem(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], cell
     send_code(spark)
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)
-    agreement = layout_of(plan, bindings, streams, spark) | {"grid": laid_out.written()["grid"]}
-    program = programmed(plan, bindings, streams, f"watersmeet-{uuid4().hex}")
-    return stem(program, plan, bindings, streams, laid_out, None, json.dumps(agreement, sort_keys=True))
+    agreement = layout_of(plan, bindings, inputs, spark) | {"grid": laid_out.written()["grid"]}
+    program = programmed(plan, bindings, inputs, f"watersmeet-{uuid4().hex}")
+    return stem(program, plan, bindings, inputs, laid_out, None, json.dumps(agreement, sort_keys=True))

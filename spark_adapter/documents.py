@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -41,12 +41,10 @@ def read_bindings(document: object) -> Bindings:
 
 
 def check_tree(plan: Plan) -> None:
-    """That the operators form a join tree over all streams, inputs before users; raises PlanError otherwise."""
-    if plan.query.tables:
-        names = ", ".join(table.name for table in plan.query.tables)
-        raise PlanError([("/query/tables", f"this plan joins tables ({names}), and pipelines on Spark join streams alone")])
+    """That the operators form a join tree over all streams and tables, inputs before users; raises PlanError otherwise."""
     streams = [stream.name for stream in plan.query.streams]
-    below: dict[str, list[str]] = {name: [name] for name in streams}
+    tables = [table.name for table in plan.query.tables]
+    below: dict[str, list[str]] = {name: [name] for name in (*streams, *tables)}
     users: dict[str, str] = {}
     faults: list[Fault] = []
     for i, operator in enumerate(plan.operators):
@@ -54,23 +52,56 @@ def check_tree(plan: Plan) -> None:
         leaves: list[str] = []
         for j, name in enumerate(operator.inputs):
             if name not in below:
-                faults.append((f"{at}/inputs/{j}", f"{operator.id} joins {name!r}, which is neither a stream nor an operator before it"))
+                faults.append((f"{at}/inputs/{j}", f"{operator.id} joins {name!r}, which is neither a stream, a table nor an operator before it"))
             elif name in users:
                 faults.append((f"{at}/inputs/{j}", f"{operator.id} joins {name!r}, which {users[name]} joins already; each is joined once"))
             else:
                 users[name] = operator.id
                 leaves += below[name]
         if operator.id in below:
-            faults.append((f"{at}/id", f"{operator.id!r} is taken by a stream or by an operator before it"))
+            faults.append((f"{at}/id", f"{operator.id!r} is taken by a stream, a table or an operator before it"))
+        if leaves and set(leaves) <= set(tables):
+            faults.append((f"{at}/inputs", f"{operator.id} joins tables alone: {', '.join(leaves)}"))
         below.setdefault(operator.id, leaves)
         if not faults and sorted(leaves) != sorted(operator.streams):
             faults.append((f"{at}/streams", f"{operator.id} joins {', '.join(sorted(leaves))}, but says {', '.join(operator.streams)}"))
     root = plan.operators[-1].id if plan.operators else streams[0]
     loose = [name for name in below if name not in users and name != root]
     if loose and not faults:
-        faults.append(("/operators", f"nothing joins {', '.join(loose)}: the last operator must join all streams"))
+        faults.append(("/operators", f"nothing joins {', '.join(loose)}: the last operator must join all streams and tables"))
+    if not faults:
+        faults += _check_accesses(plan, below)
     if faults:
         raise PlanError(faults)
+
+
+def _check_accesses(plan: Plan, below: Mapping[str, list[str]]) -> Iterator[Fault]:
+    """That the plan says of each table how it is reached, and that every probe which asks one has all its keys by then."""
+    reached = {table.name: table for table in plan.tables}
+    for t, table in enumerate(plan.query.tables):
+        if table.name not in reached:
+            yield "/tables", f"the plan does not say whether {table.name} is kept or asked"
+            continue
+        access = reached[table.name]
+        if not any(offer.kind == access.access and sorted(offer.bound) == sorted(access.bound) for offer in table.access):
+            asked = f" by {', '.join(access.bound)}" if access.bound else ""
+            yield f"/query/tables/{t}/access", f"{table.name} offers no {access.access.value}{asked}"
+    for i, operator in enumerate(plan.operators):
+        for j, pipeline in enumerate(operator.pipelines):
+            visited = set(below[pipeline.input])
+            for k, probe in enumerate(pipeline.probes):
+                bound = reached[probe.target].bound if probe.target in reached else []
+                missing = [attribute for attribute in bound if not _binds(plan, visited, f"{probe.target}.{attribute}")]
+                if missing:
+                    at = f"/operators/{i}/pipelines/{j}/probes/{k}"
+                    yield at, f"{operator.id} asks {probe.target} before anything has a value for its {', '.join(missing)}"
+                visited |= set(below[probe.target])
+
+
+def _binds(plan: Plan, visited: set[str], side: str) -> bool:
+    """Whether an equality gives this attribute a value of something visited."""
+    ends = [(predicate.left, predicate.right) for predicate in plan.query.predicates if predicate.op.value == "="]
+    return any(own == side and other.split(".", 1)[0] in visited for pair in ends for own, other in (pair, pair[::-1]))
 
 
 def _validated(document: object, model: type[M], error: type[AdapterError]) -> M:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 __all__ = [
+    "MARK",
     "AdapterError",
     "BindingError",
     "ChangeError",
@@ -29,6 +30,8 @@ __all__ = [
     "SheddingError",
     "StatisticsError",
 ]
+
+MARK = "watersmeet: "  # before a sentence of ours in an error that comes out of Spark
 
 Fault = tuple[str, str]
 """(JSON pointer into the plan or the bindings, one sentence)."""

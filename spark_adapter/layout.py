@@ -7,16 +7,16 @@ belong together. Watermarks may change: they only decide when rows leave, and a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import types as T  # noqa: N812 - everyone's name for it
 
-from models.bindings import Bindings, StreamBinding
+from models.bindings import Bindings, StreamBinding, TableBinding
 from models.plan import Plan
 from spark_adapter.kafka.topics import event_time_of
-from spark_adapter.sources import attributes
+from spark_adapter.sources import Inputs, TableRows, attributes
+from spark_adapter.stem.programming import kept_streams
 
 __all__ = ["layout_of"]
 
@@ -33,19 +33,29 @@ READING_OPTIONS = """
 """
 
 
-def layout_of(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], spark: SparkSession) -> dict[str, Any]:
-    """What the states of both engines depend on; `streams` as `read_streams` gives them."""
+def layout_of(plan: Plan, bindings: Bindings, inputs: Inputs, spark: SparkSession) -> dict[str, Any]:
+    """What the states of both engines depend on; `inputs` as `read_inputs` gives them."""
     wanted = attributes(plan.query)
-    return {
+    streams, kept = inputs.streams, kept_streams(plan)
+    found = {
         "streams": {
             stream.name: {"window": stream.window.model_dump(mode="json"), "columns": streams[stream.name].schema.simpleString()}
             | _bound(bindings.streams[stream.name], wanted[stream.name])
+            | ({"state": "kept" if stream.name in kept else "not kept, since only tables are joined with it"} if inputs.tables else {})
             for stream in sorted(plan.query.streams, key=lambda stream: stream.name)
         },
         "predicates": sorted(f"{p.left} {p.op.value} {p.right}" for p in plan.query.predicates),
         # Texts become times by it.
         "time zone": spark.conf.get("spark.sql.session.timeZone"),
     }
+    return found | {f"table {name}": _of_table(bindings.tables[name], rows, wanted[name]) for name, rows in sorted(inputs.tables.items())}
+
+
+def _of_table(binding: TableBinding, rows: TableRows, wanted: list[str]) -> str:
+    """What rows of a kept table are made by, and whether Spark has a source of its versions; where it is read and asked may change."""
+    columns = [f"{attribute} is {binding.columns.get(attribute, attribute)}" for attribute in wanted]
+    condition = [f"where {binding.where}"] if binding.where else []
+    return "; ".join([rows.frame.schema.simpleString(), *columns, *condition, "scan" if binding.scan is not None else "no scan"])
 
 
 def _bound(binding: StreamBinding, wanted: list[str]) -> dict[str, Any]:

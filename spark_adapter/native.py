@@ -38,18 +38,21 @@ class NativeJoin:
     left: str
     right: str
     streams: tuple[str, ...]
-    """All streams below: those of `left`, then those of `right`."""
+    """All streams and tables below: those of `left`, then those of `right`."""
     conditions: tuple[str, ...]
     """What must hold, as SQL over the columns named above; all of it together."""
     constant_key: bool
     """Whether no predicate is an equality: Spark joins streams only on a key, so this join gets one that is the same for all rows."""
+    timed: tuple[str, str]
+    """A stream of each side; the same where a side is a table."""
     stripped: tuple[str, ...]
     """Streams whose event time stops being one, because only one may leave."""
 
 
 def check_native(plan: Plan, bindings: Bindings) -> None:
     """That Spark's own joins can run this plan; EngineError names every operator, window and silence in the way."""
-    faults: list[Fault] = [
+    faults: list[Fault] = list(_untabled(plan, bindings))
+    faults += [
         (f"/streams/{name}/idle_after", f"Spark's own joins wait for {name} however long it is silent: use engine stem, or leave idle_after out")
         for name, binding in bindings.streams.items()
         if binding.idle_after is not None
@@ -76,11 +79,22 @@ def check_native(plan: Plan, bindings: Bindings) -> None:
         raise EngineError(faults)
 
 
+def _untabled(plan: Plan, bindings: Bindings) -> Iterator[Fault]:
+    """Tables that Spark's own joins do not read as the plan or the bindings say."""
+    for t, table in enumerate(plan.tables):
+        if table.bound:
+            yield f"/tables/{t}", f"the plan asks {table.name} by key, which Spark's own joins cannot: use engine stem, or a plan that keeps it"
+        binding = bindings.tables.get(table.name)
+        if binding is not None and binding.refresh is not None:
+            yield f"/tables/{table.name}/refresh", f"Spark's own joins read {table.name} in every batch: use engine stem, or leave refresh out"
+
+
 def native_joins(plan: Plan) -> Iterator[NativeJoin]:
     """The plan's joins, inputs before users."""
     query = plan.query
+    tables = {table.name for table in query.tables}
     window = {stream.name: microseconds(stream.window.seconds or 0.0) for stream in query.streams}
-    below: dict[str, tuple[str, ...]] = {stream.name: (stream.name,) for stream in query.streams}
+    below: dict[str, tuple[str, ...]] = {relation.name: (relation.name,) for relation in query.relations}
     for operator in plan.operators:
         left, right = operator.inputs
         streams = below[operator.id] = below[left] + below[right]
@@ -89,21 +103,25 @@ def native_joins(plan: Plan) -> Iterator[NativeJoin]:
             f"{quoted(f'{later}@ts')} <= {quoted(f'{earlier}@ts')} + {interval(window[earlier])}"
             for i in below[left]
             for j in below[right]
+            if not {i, j} & tables
             for earlier, later in ((i, j), (j, i))
         ]
-        kept = min(streams, key=lambda name: (window[name], name))
-        stripped = () if operator is plan.operators[-1] else tuple(name for name in streams if name != kept)
-        yield NativeJoin(operator.id, left, right, streams, (*equalities, *others, *windows), not equalities, stripped)
+        flowing = [name for name in streams if name not in tables]
+        kept = min(flowing, key=lambda name: (window[name], name))
+        stripped = () if operator is plan.operators[-1] else tuple(name for name in flowing if name != kept)
+        # A table is joined with a stream on any condition, and on none.
+        keyless = not equalities and not {left, right} & tables
+        yield NativeJoin(operator.id, left, right, streams, (*equalities, *others, *windows), keyless, (flowing[0], flowing[-1]), stripped)
 
 
 def native(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame]) -> DataFrame:
-    """The results of the plan as one streaming DataFrame; `streams` as `read_streams` gives them. Raises EngineError."""
+    """The results of the plan as one streaming DataFrame; `streams`, tables among them, as `read_inputs` gives them. Raises EngineError."""
     check_native(plan, bindings)
     frames: dict[str, DataFrame] = {}
     for name, names in attributes(plan.query).items():
         frames[name] = streams[name].select(
             F.col("row").alias(name),
-            F.col("ts").alias(f"{name}@ts"),
+            *([F.col("ts").alias(f"{name}@ts")] if "ts" in streams[name].columns else []),
             *(F.col(quoted(f"a_{attribute}")).alias(f"{name}.{attribute}") for attribute in names),
         )
     result = frames[plan.query.streams[0].name]
@@ -111,10 +129,10 @@ def native(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame]) -> 
         left, right = frames[join.left], frames[join.right]
         conditions = list(join.conditions)
         if join.constant_key:
-            left = left.withColumn("left key", F.expr(constant_key(join.streams[0])))
-            right = right.withColumn("right key", F.expr(constant_key(join.streams[-1])))
+            left = left.withColumn("left key", F.expr(constant_key(join.timed[0])))
+            right = right.withColumn("right key", F.expr(constant_key(join.timed[1])))
             conditions.insert(0, "`left key` = `right key`")
-        result = left.join(right, F.expr(" AND ".join(conditions))).drop("left key", "right key")
+        result = left.join(right, F.expr(" AND ".join(conditions) or "true")).drop("left key", "right key")
         for name in join.stripped:
             result = result.withColumn(f"{name}@ts", F.expr(plain_time(name)))
         frames[join.id] = result

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -80,6 +80,14 @@ class Measuring:
     """What the last windows say of a query: that of the plan in force, which may list its predicates in an order of its own."""
 
 
+class Beside(Protocol):
+    """Works beside a query."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Built:
     """What an engine has made of a plan."""
@@ -95,6 +103,10 @@ class Built:
     """None where the engine cannot change its plan while it runs."""
     tidy: Callable[[], None] = lambda: None
     """Called once the query has ended."""
+    beside: Beside | None = None
+    """What runs beside the query, as long as that does."""
+    tables: int = 0
+    """How many of its sources are tables'."""
     cells: int = 1
     """How many cells the states are spread over."""
     cells_before: int = 1
@@ -126,6 +138,10 @@ class Pipeline:
         self._folder = Folder(spark, bindings.checkpoint)
         self._lines = Log(self._folder, STATISTICS, LAST_LINES)
 
+    def of_streams(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        """Spark's report of a batch without the sources that are the engine's own."""
+        return without_control(report, self._built.tables)
+
     @property
     def plan(self) -> Plan:
         """The one in force."""
@@ -151,6 +167,8 @@ class Pipeline:
             raise BindingError([("/sink", f"Spark does not start the pipeline: {said(error)}")]) from error
         self._watcher = threading.Thread(target=self._watch, name="watersmeet progress", daemon=True)
         self._watcher.start()
+        if self._built.beside is not None:
+            self._built.beside.start()
         return self
 
     def await_termination(self, timeout: float | None = None) -> bool:
@@ -270,6 +288,8 @@ class Pipeline:
 
     def _close(self) -> None:
         self._ended.set()
+        if self._built.beside is not None:
+            self._built.beside.stop()
         if self._watcher is not None and self._watcher is not threading.current_thread():
             self._watcher.join()
         self._letters.stop()
@@ -298,7 +318,7 @@ class Pipeline:
         return found[::-1]
 
     def _take(self, report: Mapping[str, Any]) -> None:
-        report = report if self._changes is None else without_control(report)
+        report = report if self._changes is None else self.of_streams(report)
         self._last = report
         rows = sum(max(0, source.get("numInputRows", 0)) for source in report.get("sources", ()))
         self._rows += rows

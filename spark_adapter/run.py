@@ -30,7 +30,6 @@ from models.bindings import Bindings, Trigger
 from models.plan import Plan
 from spark_adapter import compile
 from spark_adapter.adapt import EVERY, Adapting, Ask
-from spark_adapter.control import without_control
 from spark_adapter.errors import BindingError, ConnectorError, EngineError
 from spark_adapter.expressions import SPARK_ERRORS
 from spark_adapter.kafka.connector import PACKAGES, connected, unfetched
@@ -39,6 +38,7 @@ from spark_adapter.pipeline import Pipeline
 from spark_adapter.progress import Measured, Reporter, held_by, size, tick_of
 from spark_adapter.session import open_session
 from spark_adapter.shedding import check_shed, shed_by
+from spark_adapter.tables.databases import check_tables
 
 __all__ = ["Adaptation", "follow", "run"]
 
@@ -81,6 +81,7 @@ def run(
     log = Path(tempfile.gettempdir()) / f"watersmeet-spark-{os.getpid()}.log"
     code = DONE
     check_shed(plan, shed)  # before Spark is started, which takes a while
+    check_tables(plan, bindings)
     try:
         spark = _session(bindings, master, log)
         pipeline = compile(plan, bindings, spark, engine, cells=cells, shed=shed)
@@ -201,7 +202,7 @@ class _Watch:
     def report(self) -> None:
         while (report := self.listener.next()) is not None:
             now = _measured(self.pipeline)
-            report = report if now is None else without_control(report)
+            report = report if now is None else self.pipeline.of_streams(report)
             before = self.before or Measured(0, 0, 0)
             tick = tick_of(report, before, now) if now is not None else tick_of(report)
             self.reporter.add(replace(tick, planned_rows=round(self.pipeline.plan.cost.memory_tuples)))

@@ -1,10 +1,12 @@
-"""The streams of a plan as Spark reads them: checked against the plan before anything starts, then given one shape.
+"""The streams and tables of a plan as Spark reads them: checked against the plan before anything starts, then given one shape.
 
 Each stream becomes a streaming DataFrame with
 
     ts              the event time, TIMESTAMP, with its watermark
     a_<attribute>   one column per attribute that a predicate names, in the type that the predicates compare in
     row             a struct of the source columns that the result needs
+
+A table becomes a DataFrame of the same shape without `ts`, read as a batch.
 
 Rows that the binding's condition does not let in, rows without an event time, and rows without a value in an attribute can be in no result
 and are left out here.
@@ -20,19 +22,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 from pyspark.sql import types as T  # noqa: N812 - everyone's name for it
 
-from models.bindings import KAFKA, Bindings, Sink, StreamBinding
+from models.bindings import KAFKA, Bindings, Sink, StreamBinding, TableBinding
 from models.plan import Plan
-from models.request import Comparison, PlanRequest, Query
+from models.request import PlanRequest, Query
+from spark_adapter.comparing import Attribute, comparison_types
 from spark_adapter.documents import check_tree
 from spark_adapter.errors import BindingError, Fault
 from spark_adapter.expressions import SPARK_ERRORS, ExpressionError, analyzed, column_or_expression, milliseconds, quietly, quoted, references, said
 from spark_adapter.kafka import brokers, topics
 from spark_adapter.kafka.connector import missing
+from spark_adapter.tables.databases import described, unaskable, unbound
 
-__all__ = ["Opener", "attributes", "read_batches", "read_frames", "read_streams", "result_columns"]
-
-Attribute = tuple[str, str]
-"""(stream, attribute)."""
+__all__ = ["Inputs", "Opener", "TableRows", "attributes", "read_batches", "read_frames", "read_inputs", "result_columns"]
 
 Opener = Callable[[str, StreamBinding], DataFrame]
 """The rows of a stream as its source has them."""
@@ -43,15 +44,39 @@ class _Opened:
     """A source that Spark has opened, with its columns found."""
 
     frame: DataFrame
-    event_time: Column
+    event_time: Column | None
+    """None of a table."""
     columns: dict[str, tuple[Column, T.DataType]]
     own: tuple[str, ...]
     """The columns of a whole row. A topic's frame has more, which are there for expressions that name them."""
 
 
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """A table as Spark reads it."""
+
+    frame: DataFrame
+    """In the shape above, without `ts`; without rows where the table is asked only."""
+    columns: T.StructType
+    """All that it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a plan joins."""
+
+    streams: dict[str, DataFrame]
+    tables: dict[str, TableRows]
+
+    @property
+    def frames(self) -> dict[str, DataFrame]:
+        """Of streams and tables."""
+        return {**self.streams, **{name: table.frame for name, table in self.tables.items()}}
+
+
 def attributes(query: Query) -> dict[str, list[str]]:
-    """Per stream the attributes that predicates name, each once, in the order of the predicates."""
-    found: dict[str, dict[str, None]] = {stream.name: {} for stream in query.streams}
+    """Per stream and table the attributes that predicates name, each once, in the order of the predicates."""
+    found: dict[str, dict[str, None]] = {relation.name: {} for relation in query.relations}
     for predicate in query.predicates:
         for side in (predicate.left, predicate.right):
             stream, attribute = side.split(".", 1)
@@ -61,7 +86,7 @@ def attributes(query: Query) -> dict[str, list[str]]:
 
 def result_columns(plan: Plan | PlanRequest, bindings: Bindings) -> list[Column]:
     """The result's columns, over a DataFrame that has the `row` of each stream as a column named like the stream."""
-    columns = [F.expr(text) for text in bindings.select] or [_whole(stream.name, bindings) for stream in plan.query.streams]
+    columns = [F.expr(text) for text in bindings.select] or [_whole(relation.name, bindings) for relation in plan.query.relations]
     return columns if bindings.sink.topic is None else topics.records(columns, bindings)
 
 
@@ -73,8 +98,8 @@ def _whole(name: str, bindings: Bindings) -> Column:
     return row.dropFields(topics.RECORD, topics.RECORD_ID).alias(name) if added else row
 
 
-def read_streams(plan: Plan, bindings: Bindings, spark: SparkSession) -> dict[str, DataFrame]:
-    """The plan's streams, in the shape above. Raises PlanError or BindingError with all faults found."""
+def read_inputs(plan: Plan, bindings: Bindings, spark: SparkSession) -> Inputs:
+    """The plan's streams and tables, in the shape above. Raises PlanError or BindingError with all faults found."""
     check_tree(plan)
 
     def opened(_: str, binding: StreamBinding) -> DataFrame:
@@ -94,16 +119,16 @@ def read_batches(asked: PlanRequest, bindings: Bindings, spark: SparkSession) ->
 
     with quietly():
         # Nothing is written, so it does not matter whether a sink is there.
-        return _read(asked, bindings.model_copy(update={"sink": Sink()}), spark, opened)
+        return _read(asked, bindings.model_copy(update={"sink": Sink()}), spark, opened).streams
 
 
 def read_frames(plan: Plan | PlanRequest, bindings: Bindings, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
     """Frames that somebody made, in the same shape, with the watermarks that they have. Raises BindingError with all faults found."""
     with quietly():
-        return _read(plan, bindings, next(iter(frames.values())).sparkSession, lambda name, _: frames[name], watermarks=False)
+        return _read(plan, bindings, next(iter(frames.values())).sparkSession, lambda name, _: frames[name], watermarks=False).streams
 
 
-def _read(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession, opener: Opener, watermarks: bool = True) -> dict[str, DataFrame]:
+def _read(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession, opener: Opener, watermarks: bool = True) -> Inputs:
     faults = list(_names(plan, bindings, spark))
     opened: dict[str, _Opened] = {}
     wanted = attributes(plan.query)
@@ -113,14 +138,23 @@ def _read(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession, ope
             source = _open(stream.name, binding, wanted[stream.name], spark, faults, opener)
             if source is not None:
                 opened[stream.name] = source
-    types = _comparison_types(plan.query, opened, faults)
-    needed = _needed_columns(plan, bindings, opened, spark, faults) if len(opened) == len(plan.query.streams) else {}
+    for table in plan.query.tables:
+        found = bindings.tables.get(table.name)
+        if found is not None:
+            source = _open_table(table.name, found, wanted[table.name], spark, faults)
+            if source is not None:
+                opened[table.name] = source
+    own = {(name, attribute): kind for name, source in opened.items() for attribute, (_, kind) in source.columns.items()}
+    types = comparison_types(plan.query, own, faults)
+    needed = _needed_columns(plan, bindings, opened, spark, faults) if len(opened) == len(wanted) else {}
     if not faults:
         faults += brokers.absent(bindings, spark)
     if faults:
         raise BindingError(faults)
-    delays = {name: bindings.streams[name].watermark if watermarks else None for name in opened}
-    return {name: _shaped(source, delays[name], name, types, needed[name]) for name, source in opened.items()}
+    delays = {name: bindings.streams[name].watermark if watermarks else None for name in bindings.streams}
+    shaped = {name: _shaped(source, delays.get(name), name, types, needed[name]) for name, source in opened.items()}
+    tables = {table.name: TableRows(shaped[table.name], opened[table.name].frame.schema) for table in plan.query.tables}
+    return Inputs({name: frame for name, frame in shaped.items() if name not in tables}, tables)
 
 
 def _names(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession) -> Iterator[Fault]:
@@ -132,14 +166,19 @@ def _names(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession) ->
     for name in bindings.streams:
         if name not in streams:
             yield f"/streams/{name}", f"{name!r} is no stream of the plan; its streams are {', '.join(streams)}"
+    yield from unbound(plan, bindings)
     wanted = attributes(plan.query)
-    for name, binding in bindings.streams.items():
-        for attribute in binding.columns:
+    bound: list[tuple[str, str, Mapping[str, str]]] = [("streams", name, binding.columns) for name, binding in bindings.streams.items()]
+    for kind, name, columns in [*bound, *(("tables", name, binding.columns) for name, binding in bindings.tables.items())]:
+        for attribute in columns:
             if name in wanted and attribute not in wanted[name]:
                 known = ", ".join(wanted[name]) or "none"
-                yield f"/streams/{name}/columns/{attribute}", f"no predicate of the plan uses {name}.{attribute}; those it uses are {known}"
+                yield f"/{kind}/{name}/columns/{attribute}", f"no predicate of the plan uses {name}.{attribute}; those it uses are {known}"
     if spark.conf.get("spark.sql.caseSensitive") != "true":
-        for names, what in [(streams, "streams"), *((found, f"attributes of {name}") for name, found in wanted.items())]:
+        for names, what in [
+            (list(wanted), "streams and tables" if plan.query.tables else "streams"),
+            *((found, f"attributes of {name}") for name, found in wanted.items()),
+        ]:
             first: dict[str, str] = {}
             for name in names:
                 other = first.setdefault(name.lower(), name)
@@ -182,18 +221,60 @@ def _open(name: str, binding: StreamBinding, wanted: Sequence[str], spark: Spark
         faults.append((f"{at}/watermark", f"the watermark of {name} must be an interval like '10 seconds', got {binding.watermark!r}: {said(error)}"))
     if binding.idle_after is not None:
         faults += _wrong_silence(name, binding.idle_after, spark)
-    columns: dict[str, tuple[Column, T.DataType]] = {}
-    for attribute in wanted:
-        text = binding.columns.get(attribute, quoted(attribute))
-        try:
-            column = column_or_expression(spark, frame, text)
-            columns[attribute] = (column, frame.select(column).schema[0].dataType)
-        except ExpressionError as error:
-            given = attribute in binding.columns
-            hint = "" if given else f"; say under columns what {attribute} is, among {', '.join(frame.columns)}"
-            faults.append((f"{at}/columns/{attribute}", f"{name}.{attribute}, {error}{hint}"))
+    columns = _columns(at, binding.columns, wanted, frame, faults)
     hidden = (topics.RECORD, topics.RECORD_ID) if binding.source.value is not None else ()
     return _Opened(frame, event_time, columns, tuple(column for column in frame.columns if column not in hidden))
+
+
+def _columns(at: str, given: Mapping[str, str], wanted: Sequence[str], frame: DataFrame, faults: list[Fault]) -> dict[str, tuple[Column, T.DataType]]:
+    """What each attribute is."""
+    columns: dict[str, tuple[Column, T.DataType]] = {}
+    for attribute in wanted:
+        text = given.get(attribute, quoted(attribute))
+        try:
+            column = column_or_expression(frame.sparkSession, frame, text)
+            columns[attribute] = (column, frame.select(column).schema[0].dataType)
+        except ExpressionError as error:
+            hint = "" if attribute in given else f"; say under columns what {attribute} is, among {', '.join(frame.columns)}"
+            faults.append((f"{at}/columns/{attribute}", f"{at.rsplit('/', 1)[-1]}.{attribute}, {error}{hint}"))
+    return columns
+
+
+def _open_table(name: str, binding: TableBinding, wanted: Sequence[str], spark: SparkSession, faults: list[Fault]) -> _Opened | None:
+    """The table as a whole, or what its database says of its columns; None where it cannot be opened at all."""
+    at = f"/tables/{name}"
+    try:
+        if binding.scan is None:
+            assert binding.index is not None
+            frame = spark.createDataFrame([], described(binding.index))
+        else:
+            reader = spark.read.format(binding.scan.format).options(**binding.scan.options)
+            frame = (reader.schema(binding.scan.schema_) if binding.scan.schema_ else reader).load()
+    except SPARK_ERRORS as error:
+        faults.append(
+            (f"{at}/scan", f"Spark cannot open the source of {name}: {said(error)}{_package(binding.scan.format, error) if binding.scan else ''}")
+        )
+        return None
+    if binding.where:
+        try:
+            frame = frame.where(_condition(name, binding.where, frame, spark))
+        except ExpressionError as error:
+            faults.append((f"{at}/where", f"the condition on {name}, {error}"))
+    for what, text in (("refresh", binding.refresh), ("index/retry_for", binding.index.retry_for if binding.index else None)):
+        faults += [] if text is None else _wrong_interval(at, what, name, text, spark)
+    columns = _columns(at, binding.columns, wanted, frame, faults)
+    if binding.index is not None:
+        faults += unaskable(name, binding, frame.schema, wanted)
+    return _Opened(frame, None, columns, tuple(frame.columns))
+
+
+def _wrong_interval(at: str, what: str, name: str, text: str, spark: SparkSession) -> Iterator[Fault]:
+    example = f"the {what.rsplit('/', 1)[-1]} of {name} must be an interval like '1 hour', got {text!r}"
+    try:
+        if milliseconds(spark, text) < (1 if what == "refresh" else 0):
+            yield f"{at}/{what}", example
+    except SPARK_ERRORS as error:
+        yield f"{at}/{what}", f"{example}: {said(error)}"
 
 
 def _decoded(name: str, frame: DataFrame, binding: StreamBinding, faults: list[Fault]) -> DataFrame | None:
@@ -256,87 +337,11 @@ def _not_a_time(name: str, text: str, kind: T.DataType) -> str:
     return f"the event time of {name}, {text!r}, is {kind.simpleString().upper()}; it must be a TIMESTAMP, for example CAST({text} AS TIMESTAMP)"
 
 
-def _comparison_types(query: Query, opened: dict[str, _Opened], faults: list[Fault]) -> dict[Attribute, T.DataType]:
-    """The type in which each attribute is compared: common to all attributes that predicates link to it."""
-    types = {(stream, attribute): kind for stream, source in opened.items() for attribute, (_, kind) in source.columns.items()}
-    linked: dict[Attribute, list[Attribute]] = {attribute: [attribute] for attribute in types}
-    for p, predicate in enumerate(query.predicates):
-        left, right = (_attribute(side) for side in (predicate.left, predicate.right))
-        if left not in types or right not in types:
-            continue
-        common = _common(types[left], types[right])
-        ordered = predicate.op not in (Comparison.EQ, Comparison.NE)
-        if common is None or (ordered and isinstance(common, (T.BooleanType, T.BinaryType))):
-            kinds = [types[side].simpleString().upper() for side in (left, right)]
-            both = kinds[0] == kinds[1]
-            wrong = f"{kinds[0]}, which has no such comparison; name a part of it" if both else f"{' with '.join(kinds)}; cast one of them"
-            faults.append(("/streams", f"predicate {p}, {predicate.left} {predicate.op} {predicate.right}, compares {wrong} under columns"))
-        elif linked[left] is not linked[right]:
-            group = linked[left] + linked[right]
-            for member in group:
-                linked[member] = group
-    result: dict[Attribute, T.DataType] = {}
-    for attribute, group in linked.items():
-        kind: T.DataType | None = types[attribute]
-        for member in group:
-            kind = _common(kind, types[member]) if kind is not None else None
-        if kind is None:
-            # Of a group of one attribute, the fault was reported with its predicate already.
-            if attribute == group[0] and len(group) > 1:
-                names = ", ".join(".".join(member) for member in group)
-                faults.append(
-                    ("/streams", f"{names} are compared with one another, but no type of Spark holds all their values; cast them under columns")
-                )
-            continue
-        result[attribute] = kind
-    return result
-
-
-def _attribute(side: str) -> Attribute:
-    stream, attribute = side.split(".", 1)
-    return stream, attribute
-
-
-WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-FLOATING = (T.FloatType, T.DoubleType)
-BIGINT_DIGITS = 19
-
-
-def _common(left: T.DataType, right: T.DataType) -> T.DataType | None:
-    """The type in which both compare without an error at run time; None where there is none.
-
-    Spark would cast text to a number and fail on the first row that holds none, so these do not compare here.
-    """
-    both = (left, right)
-    if all(isinstance(kind, WHOLE) for kind in both):
-        return T.LongType()
-    if all(isinstance(kind, (*WHOLE, *FLOATING, T.DecimalType)) for kind in both):
-        return T.DoubleType() if any(isinstance(kind, FLOATING) for kind in both) else _common_decimal(both)
-    if all(isinstance(kind, T.DateType) for kind in both):
-        return T.DateType()
-    if all(isinstance(kind, (T.DateType, T.TimestampType, T.TimestampNTZType)) for kind in both):
-        return T.TimestampType()
-    for plain in (T.StringType(), T.BooleanType(), T.BinaryType()):
-        # Text under a collation of its own compares by other rules than the join's index does.
-        if left == right == plain or (
-            plain == T.StringType() and all(isinstance(kind, (T.CharType, T.VarcharType)) or kind == plain for kind in both)
-        ):
-            return plain
-    return None
-
-
-def _common_decimal(kinds: Sequence[T.DataType]) -> T.DataType | None:
-    scales = [kind.scale if isinstance(kind, T.DecimalType) else 0 for kind in kinds]
-    digits = [kind.precision - kind.scale if isinstance(kind, T.DecimalType) else BIGINT_DIGITS for kind in kinds]
-    precision = max(digits) + max(scales)
-    return T.DecimalType(precision, max(scales)) if precision <= 38 else None
-
-
 def _needed_columns(
     plan: Plan | PlanRequest, bindings: Bindings, opened: dict[str, _Opened], spark: SparkSession, faults: list[Fault]
 ) -> dict[str, list[str]]:
-    """Per stream the source columns that the result mentions; all of them where a stream is taken whole."""
-    streams = [stream.name for stream in plan.query.streams]
+    """Per stream and table the source columns that the result mentions; all of them where it is taken whole."""
+    streams = [relation.name for relation in plan.query.relations]
     everything = {name: list(opened[name].own) for name in streams}
     fold = str if spark.conf.get("spark.sql.caseSensitive") == "true" else str.lower
     canonical = {fold(name): name for name in streams}
@@ -344,7 +349,7 @@ def _needed_columns(
     joined = spark.createDataFrame([], schema)
     mentioned: dict[str, set[str]] = {name: set() if bindings.select else set(map(fold, everything[name])) for name in streams}
     if bindings.sink.topic is not None and topics.identified(bindings):
-        for name in streams:
+        for name in bindings.streams:
             mentioned[name].add(topics.RECORD_ID)
     texts = [(f"/select/{i}", "the result column", text) for i, text in enumerate(bindings.select)]
     texts += [] if bindings.sink.key is None else [("/sink/key", "the key", bindings.sink.key)]
@@ -382,12 +387,13 @@ def _unwritable(plan: Plan | PlanRequest, bindings: Bindings, joined: DataFrame)
 
 
 def _shaped(source: _Opened, watermark: str | None, name: str, types: dict[Attribute, T.DataType], needed: Sequence[str]) -> DataFrame:
+    times = [] if source.event_time is None else [source.event_time.alias("ts")]
     shaped = source.frame.select(
-        source.event_time.alias("ts"),
+        *times,
         *(column.cast(types[name, attribute]).alias(f"a_{attribute}") for attribute, (column, _) in source.columns.items()),
         F.struct(*(F.col(quoted(column)) for column in needed)).alias("row"),
     )
-    present = F.col("ts").isNotNull()
+    present = F.lit(True) if source.event_time is None else F.col("ts").isNotNull()
     for attribute in source.columns:
         present &= F.col(f"a_{attribute}").isNotNull()
     # Rows that can be in no result move the watermark too.

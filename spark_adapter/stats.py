@@ -93,7 +93,7 @@ def measured_request(plan: Plan, measured: Mapping[str, Any]) -> PlanRequest:
     selectivities = measured.get("selectivities", {})
     predicates = [_predicate(predicate, selectivities.get(f"predicates[{p}].selectivity")) for p, predicate in enumerate(query.predicates)]
     return PlanRequest(
-        query=Query(streams=streams, predicates=predicates, observed=_observed(query, predicates, measured.get("observed", []))),
+        query=Query(streams=streams, tables=query.tables, predicates=predicates, observed=_observed(query, predicates, measured.get("observed", []))),
         resources=plan.resources,
         costs=plan.costs,
         objective=plan.objective,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from spark_adapter.errors import MARK
 from spark_adapter.expressions import said
-from spark_adapter.kafka.topics import MARK
 
 __all__ = ["explained"]
 

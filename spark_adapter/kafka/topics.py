@@ -23,11 +23,11 @@ from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 from pyspark.sql import types as T  # noqa: N812 - everyone's name for it
 
 from models.bindings import KAFKA, SERVERS, BadTopic, Bindings, Source, StreamBinding, Value, ValueFormat
+from spark_adapter.errors import MARK
 from spark_adapter.expressions import quoted
 
 __all__ = [
     "ID_HEADER",
-    "MARK",
     "RECORD",
     "RECORD_ID",
     "bad_counts",
@@ -46,7 +46,6 @@ __all__ = [
 
 RECORD, RECORD_ID = "record", "record_id"
 ID_HEADER = "watersmeet-id"
-MARK = "watersmeet: "  # before a sentence of ours in an error that comes out of Spark
 OBSERVED = "bad records of "  # and the stream's name: the observation that counts them
 DECODED, BAD, CORRUPT = "decoded", "bad", "_watersmeet_corrupt"
 OFFSET_BITS = 44  # of a record's id; an offset stays below this for centuries, and half a million partitions go above it

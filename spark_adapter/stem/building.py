@@ -47,7 +47,7 @@ def make_missing(program: Program, state: State) -> None:
         route = join.routes[0]
         frames: Iterator[pl.DataFrame] = (state.windows.with_deaths(part.frame) for part in state.old[route.input])
         for step in route.steps:
-            frames = joined(state.windows, frames, state.old[step.target], step)
+            frames = joined(state.windows, frames, state.before(step.target), step)
         for frame in frames:
             state.add(join.output, frame)
         state.age(join.output)
@@ -101,10 +101,11 @@ class Building:
             self.state.notes.modules.append(join.output)
 
     def _begin(self, join: Join) -> None:
-        """Walk through the input that has the fewest rows."""
+        """Walk through the input that has the fewest rows, of those that flow."""
         self.state.begin(self.modules[join.output])
-        rows = {key: sum(part.rows for part in (*self.state.old[key], *self.state.new[key])) for key in join.inputs}
-        chosen = min(join.inputs, key=lambda key: rows[key])
+        flowing = [route.input for route in join.routes]
+        rows = {key: sum(part.rows for part in (*self.state.old[key], *self.state.new[key])) for key in flowing}
+        chosen = min(flowing, key=lambda key: rows[key])
         self.state.notes.building[join.output] = Begun(chosen, list(join.inputs))
 
     def _above(self, begun: Begun, prime: str) -> pl.Expr:
@@ -126,7 +127,7 @@ class Building:
             return True
         deaths, hashes = (rows[name].to_numpy() for name in (self.modules[begun.input].death, "h"))
         route = next(route for route in join.routes if route.input == begun.input)
-        parts = {step.target: [*self.state.old[step.target], *self.state.new[step.target]] for step in route.steps}
+        parts = {step.target: self.state.now(step.target) for step in route.steps}
         start = 0
         while start < rows.height and self.work < budget:
             wanted = 1 if begun.per_row is None else min(GROWTH * begun.taken, int((budget - self.work) / begun.per_row))

@@ -22,7 +22,7 @@ from spark_adapter.stem.probes import joined
 from spark_adapter.stem.program import ENTRY_BYTES, Cached, Comparison, Program, Segment, Step
 from spark_adapter.stem.shares import Grid
 from spark_adapter.stem.shelf import as_file
-from spark_adapter.stem.state import Part, State
+from spark_adapter.stem.state import Answering, Part, State
 
 __all__ = ["Caches"]
 
@@ -72,7 +72,7 @@ class Caches:
         """The caches of a join that new rows of this input change."""
         return [cache for cache in self.program.caches if cache.join == join and name in cache.inputs]
 
-    def answer(self, segment: Segment, partial: pl.DataFrame, visible: Iterable[list[Part]]) -> Iterator[pl.DataFrame]:
+    def answer(self, segment: Segment, partial: pl.DataFrame, visible: Iterable[list[Part] | Answering]) -> Iterator[pl.DataFrame]:
         """Partial rows through a cached segment; `visible` are the parts that each step which makes missing entries may see."""
         cache, entries = self._cached[segment.cache], self._entries[segment.cache]
         lookup = zip(segment.lookup, cache.columns, strict=True)
@@ -94,7 +94,7 @@ class Caches:
             found = Part(self.state, "", bounds_of(rows, ()), rows.height, True, rows)
             yield from joined(self.state.windows, [partial], [found], Step(segment.cache, equal, (), False), segment.residual)
 
-    def _make(self, segment: Segment, cache: Cached, missing: pl.DataFrame, visible: Iterable[list[Part]]) -> None:
+    def _make(self, segment: Segment, cache: Cached, missing: pl.DataFrame, visible: Iterable[list[Part] | Answering]) -> None:
         windows = self.state.windows
         keys = [pl.col(column).alias(f"key{i}") for i, column in enumerate(cache.columns)]
         frames: Iterator[pl.DataFrame] = iter([missing.select(*keys, *windows.neutral())])

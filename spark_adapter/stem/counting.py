@@ -86,4 +86,4 @@ class Tally:
 
 def module_names(program: Program) -> Mapping[str, str]:
     """The plan's names of modules by their keys."""
-    return {module.key: module.name for module in program.modules}
+    return {module.key: module.name for module in program.modules} | {table.name: table.name for table in program.tables}

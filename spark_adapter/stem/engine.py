@@ -5,7 +5,8 @@ and results are unpacked into the columns of the streams' rows. Checkpoints, ret
 state modules lie in its state store as pieces of columns. Statistics leave the operator beside the results, one
 note per cell and batch, and are taken out by `observe` before the sink.
 
-The first source is the control stream (see `spark_adapter.control`), whose files go to every cell as they are: plans that take over.
+The first source is the control stream (see `spark_adapter.control`), whose files go to every cell as they are: plans that take over. After
+it come the versions of kept tables (see `spark_adapter.tables.versions`), then the streams.
 
 What is state, and so must stay when another plan takes over a checkpoint: what `spark_adapter.layout` says of the streams and
 predicates, and the grid. Probe orders, algorithms, caches and allowances are not; materialized states are made
@@ -17,7 +18,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyspark import SparkContext
@@ -29,15 +30,17 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from models.bindings import Bindings, Routing
 from models.plan import Plan
 from spark_adapter.expressions import milliseconds, quoted
-from spark_adapter.sources import attributes, result_columns
-from spark_adapter.stem.program import Program, program_of
+from spark_adapter.sources import Inputs, attributes, result_columns
+from spark_adapter.stem.program import Program
+from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.shares import Grid
-from spark_adapter.stem.worker import CHANGED, NOW, OUTPUT, PACKETS, CellProcessor, Packer, Unpacker
+from spark_adapter.stem.worker import CHANGED, NOW, NUMBER, OUTPUT, PACKETS, CellProcessor, Packer, Unpacker
 
 if TYPE_CHECKING:
     from spark_adapter.rescaling import Cells
+    from spark_adapter.stem.lookup import Reach
 
-__all__ = ["OBSERVED", "parallelism", "programmed", "settings", "stem"]
+__all__ = ["OBSERVED", "Side", "parallelism", "programmed", "settings", "stem"]
 
 OBSERVED = "watersmeet"
 """The name under which the notes are in Spark's progress."""
@@ -73,39 +76,51 @@ def _narrow(frame: DataFrame) -> bool:
     return len(fields) <= NARROW and all(isinstance(field.dataType, FIXED) for field in fields if field.name != "row")
 
 
-def programmed(plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], folder: str) -> Program:
-    """The program of a plan over these streams, as `read_streams` gives them.
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What a query reads beside its streams: the control stream's folder, and where tables are kept and asked."""
+
+    control: str
+    versions: Mapping[str, DataFrame] = field(default_factory=dict)
+    """Per table that may be kept the stream of its versions (see `tables.versions`)."""
+    reaches: Mapping[str, Reach] = field(default_factory=dict)
+
+
+def programmed(plan: Plan, bindings: Bindings, inputs: Inputs, folder: str) -> Program:
+    """The program of a plan over these streams and tables, as `read_inputs` gives them.
 
     `folder` is this run's own, in which workers keep copies of their states: a path, or a name below what `worker.local_folders` has.
     """
-    widths = {name: len(_row(frame).fields) for name, frame in streams.items()}
+    streams = inputs.streams
+    widths = {name: len(_row(frame).fields) for name, frame in inputs.frames.items()}
     delays = {name: milliseconds(frame.sparkSession, bindings.streams[name].watermark) for name, frame in streams.items()}
     silences = {name: bindings.streams[name].idle_after for name in streams}
     idle_after = {name: milliseconds(streams[name].sparkSession, text) for name, text in silences.items() if text is not None}
     return replace(program_of(plan, widths, delays, folder, idle_after), adaptive=bindings.routing is Routing.ADAPTIVE)
 
 
-def stem(
-    program: Program, plan: Plan, bindings: Bindings, streams: Mapping[str, DataFrame], cells: Cells, control: str | None, agreement: str = ""
-) -> DataFrame:
-    """The results of the plan as one streaming DataFrame. `control` is the folder of the control stream, where plans may change while it runs;
+def stem(program: Program, plan: Plan, bindings: Bindings, inputs: Inputs, cells: Cells, side: Side | None, agreement: str = "") -> DataFrame:
+    """The results of the plan as one streaming DataFrame. `side` is there where plans may change while it runs, or tables are joined;
     `agreement` is what the states must be of, where no manifest beside the checkpoint says it."""
     grid, keys = cells.grid, cells.keys
-    fields = {name: _row(frame).fields for name, frame in streams.items()}
+    fields = {name: _row(frame).fields for name, frame in inputs.frames.items()}
     wanted = attributes(plan.query)
-    packets = _told(next(iter(streams.values())).sparkSession, control, keys) if control is not None else None
+    packets = _told(next(iter(inputs.streams.values())).sparkSession, side.control, keys) if side is not None else None
     # Spark knows a checkpoint's sources by their order, so that must not depend on the plan.
-    for name in sorted(streams):
-        frame, columns = _coordinated(streams[name], name, wanted[name], grid, program.listening)
+    versions = side.versions if side is not None else {}
+    for name in (*sorted(versions), *sorted(inputs.streams)):
+        source = inputs.streams[name] if name in inputs.streams else versions[name]
+        frame, columns = _coordinated(source, name, wanted[name], grid, program.listening and name in inputs.streams)
         packed = frame.mapInArrow(Packer(name, grid, keys, columns), PACKETS)
         packets = packed if packets is None else packets.unionByName(packed)
     assert packets is not None
-    worked = packets.groupBy("cell").transformWithStateInPandas(CellProcessor(program, grid, keys, agreement), OUTPUT, "Append", "EventTime")
+    processor = CellProcessor(program, grid, keys, agreement, side.reaches if side is not None else {})
+    worked = packets.groupBy("cell").transformWithStateInPandas(processor, OUTPUT, "Append", "EventTime")
     noted = worked.observe(OBSERVED, F.collect_list("note").alias("notes"))
     schema = T.StructType(
         [
             T.StructField(column, field.dataType)
-            for stream in program.streams
+            for stream in program.relations
             for column, field in zip(stream.payload, fields[stream.name], strict=True)
         ]
     )
@@ -115,7 +130,7 @@ def stem(
         F.struct(*(F.col(quoted(column)).alias(field.name) for column, field in zip(stream.payload, fields[stream.name], strict=True))).alias(
             stream.name
         )
-        for stream in program.streams
+        for stream in program.relations
     ]
     return rows.select(*structs).select(*result_columns(plan, bindings))
 
@@ -139,8 +154,10 @@ def _coordinated(frame: DataFrame, name: str, wanted: Sequence[str], grid: Grid,
     values = [F.col(quoted(f"a_{attribute}")) for attribute in wanted]
     payload = [F.col(f"row.{quoted(field.name)}") for field in fields]
     hashable = [column for column, field in zip(payload, fields, strict=True) if not _has_map(field.dataType)]
-    whole = F.xxhash64(F.col("ts"), *values, *hashable)
-    columns = {"ts": F.unix_micros(F.col("ts")), "h": whole}
+    # A table has no time; its rows have the number of their version.
+    flowing = "ts" in frame.columns
+    whole = F.xxhash64(*([F.col("ts")] if flowing else []), *values, *hashable)
+    columns = {"ts": F.unix_micros(F.col("ts")), "h": whole} if flowing else {NUMBER: F.col(NUMBER), "h": whole}
     columns |= {f"{name}.{attribute}": column for attribute, column in zip(wanted, values, strict=True)}
     columns |= {f"{name}/{i}": column for i, column in enumerate(payload)}
     for d in grid.hashed(name):

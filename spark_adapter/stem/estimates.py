@@ -184,7 +184,7 @@ def estimates(query: Query, periods: Sequence[Period]) -> dict[str, Any]:
     met = whole.met
     selectivities, how, matches = _predicates(query, met)
     seconds = _seconds(whole)
-    widths = {stream.name: stream.tuple_bytes for stream in query.streams}
+    widths = {relation.name: relation.tuple_bytes for relation in query.relations}
     measured_widths = {name: seen.bytes / seen.kept for name, seen in sorted(whole.streams.items()) if seen.kept and seen.bytes}
     return {
         "seconds": seconds,
@@ -286,7 +286,7 @@ def _fitted(query: Query, together: Sequence[tuple[Sequence[int], _Met]], known:
 
 def _observed(query: Query, met: Mapping[Pair, _Met]) -> list[dict[str, Any]]:
     """σ of every set that steps made, from the small to the large, with the least number of matches that any step on the way had."""
-    sigma: dict[Names, tuple[float, float]] = {frozenset([stream.name]): (1.0, math.inf) for stream in query.streams}
+    sigma: dict[Names, tuple[float, float]] = {frozenset([relation.name]): (1.0, math.inf) for relation in query.relations}
     made: dict[Names, list[tuple[float, float, float]]] = {}
     places = sorted(met, key=lambda place: (len(place[0] | place[1]), sorted(place[0]), sorted(place[1])))
     for size in sorted({len(left | right) for left, right in places}):

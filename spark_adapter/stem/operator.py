@@ -40,6 +40,7 @@ from spark_adapter.stem.sketch import sketch
 from spark_adapter.stem.skew import most_frequent
 from spark_adapter.stem.state import Notes, State, Store
 from spark_adapter.stem.switching import Ways, settled, ways_of
+from spark_adapter.stem.tables import Ask, Tables, Whole
 from spark_adapter.stem.windows import Windows, least_watermark
 
 __all__ = ["Outcome", "evict", "work_off"]
@@ -63,17 +64,19 @@ def work_off(
     store: Store,
     arrivals: Mapping[str, pl.DataFrame],
     watermark: int,
-    told: Sequence[Program] = (),
+    told: Sequence[Program | Whole] = (),
     heard: Heard | None = None,
+    ask: Ask | None = None,
 ) -> Generator[pl.DataFrame, None, Outcome]:
     """Work off one batch: yields results as they are made. `arrivals` has per stream a frame with `ts` in microseconds, `h`, attributes and payload.
 
     Rows with an event time below `watermark` are late: dropped and counted. Everything a later row cannot need is dropped too. State is written
-    when the last result has been taken. `told` are changes of the plan that came with this batch: in force before its first row. `heard` is
-    what the batch tells all cells, where streams may be idle.
+    when the last result has been taken. `told` are changes of the plan, and of tables, that came with this batch: in force before its first
+    row; rows of a table's version are arrivals under its name and number (see `tables`). `heard` is what the batch tells all cells, where
+    streams may be idle, `ask` reaches tables that are asked.
     """
     # wide: one per thing that a batch finds and that it brings
-    return _Batch(program, grid, cell, store, watermark, told, heard).work_off(arrivals)
+    return _Batch(program, grid, cell, store, watermark, arrivals, told, heard, ask).work_off()
 
 
 def evict(program: Program, grid: Grid, cell: int, store: Store, watermark: int) -> Outcome:
@@ -110,7 +113,19 @@ def _held(ways: Ways, grid: Grid, cell: int, state: State, watermark: int) -> di
 class _Batch:
     """One batch in one cell."""
 
-    def __init__(self, program: Program, grid: Grid, cell: int, store: Store, watermark: int, told: Sequence[Program], heard: Heard | None) -> None:
+    # wide: one per thing that a batch finds and that it brings
+    def __init__(
+        self,
+        program: Program,
+        grid: Grid,
+        cell: int,
+        store: Store,
+        watermark: int,
+        arrivals: Mapping[str, pl.DataFrame],
+        told: Sequence[Program | Whole],
+        heard: Heard | None,
+        ask: Ask | None,
+    ) -> None:
         self.grid, self.cell, self.heard = grid, cell, heard
         notes = Notes.read(store.get(META))
         notes.batch += 1
@@ -129,22 +144,25 @@ class _Batch:
         self.program = self.routing.applied(self.ways.taken) if program.adaptive else self.ways.taken
         self.windows = Windows(program, notes.counts)
         self.state = State(self.ways.held, store, notes, self.windows, watermark)
+        self.tables = Tables(self.program, grid, cell, ask)
+        self.tables.take(self.state, arrivals, [whole for whole in told if isinstance(whole, Whole)])
+        self.arrivals = {stream.name: arrivals[stream.name] for stream in program.streams if stream.name in arrivals}
         self.caches = Caches(self.program, self.state, watermark)
         self.tally = Tally(self.program)
         self.efforts: dict[tuple[str, str, int], Effort] = {}
         self.made = 0
 
-    def work_off(self, arrivals: Mapping[str, pl.DataFrame]) -> Generator[pl.DataFrame, None, Outcome]:
+    def work_off(self) -> Generator[pl.DataFrame, None, Outcome]:
         started = time.process_time()
         make_missing(self.ways.taken, self.state)
-        streams = self._build(arrivals)
+        streams = self._build(self.arrivals)
         self.caches.start()
         loaded = time.process_time()
         for frame in self._results():
             self.made += frame.height
             yield frame
         probed = time.process_time()
-        work = {"own": sum(frame.height for frame in arrivals.values()) + sum(effort.work for effort in self.efforts.values()), "building": 0.0}
+        work = {"own": sum(frame.height for frame in self.arrivals.values()) + sum(effort.work for effort in self.efforts.values()), "building": 0.0}
         if self.ways.building:
             building = Building(self.ways.in_force, self.state, self.watermark)
             building.keep_up([module.key for module in self.program.modules])
@@ -173,6 +191,7 @@ class _Batch:
             "routes": self.tally.noted(),
             **held,
             "caches": caches,
+            "asked": self.tables.noted(self.state),
             "results": self.made,
             "work": work,
             "cpu": {"load": loaded - started, "probe": probed - loaded, "build": built - probed, "keep": ended - built},
@@ -301,18 +320,24 @@ class _Batch:
         visible = [self.state.visible(join, k, making.target) for making in segment.steps]
         profile: list[tuple[Counts, float, int, float]] = []
         arrived = first = 0
-        met = self.grid.home(self.cell, (*step.arriving, *(name for making in segment.steps for name in making.target.split("+"))))
+        members = [name for making in segment.steps for name in making.target.split("+")]
+        met = self.grid.home(self.cell, (*step.arriving, *members))
+        # Nobody is asked for a sample: the answers of a table are all looked at anyway.
+        asked = [parts for parts in visible if not isinstance(parts, list)]
         for partial in frames:
             admitted = self._admitted(partial, step, counts)
             if not admitted.height:
                 continue
             if not arrived:
                 first = admitted.height
-                profile = self._profile(join, k, route, segment, admitted)
+                profile = [] if asked else self._profile(join, k, route, segment, admitted)
             arrived += admitted.height
+            if met and asked:
+                counts.met(pairs_within(admitted, asked[0], self.windows.counted) * self.grid.meeting(step.arriving, members), 0)
             for found in _timed(counts, self.caches.answer(segment, admitted, visible)):
                 if met:
                     counts.rows_out += found.height
+                    counts.met(0.0, found.height if asked else 0)
                 yield found
         for profiled, pairs, matched, each in profile:
             profiled.met(pairs, matched, each * arrived / first)

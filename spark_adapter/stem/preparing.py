@@ -40,7 +40,8 @@ def prepare(taken: Program, in_force: Program, state: State, budget: float) -> f
     """Index pieces for the plan in force until the budget is used up; the work that it was."""
     notes, work = state.notes, 0.0
     parts = {part.name: part for listed in state.old.values() for part in listed}
-    for piece, wanted in sorted(_lacking(taken, in_force, notes), key=lambda lacking: -lacking[0].bounds.hi[1]):
+    lacking = [(piece, wanted) for piece, wanted in _lacking(taken, in_force, notes) if piece.name in parts]
+    for piece, wanted in sorted(lacking, key=lambda found: -found[0].bounds.hi[1]):
         if work >= budget:
             break
         for columns in wanted:

@@ -21,7 +21,7 @@ import polars as pl
 
 from spark_adapter.stem.index import Index, Numbers, entries_of, scan_is_cheaper
 from spark_adapter.stem.program import Comparison, Step
-from spark_adapter.stem.state import Part
+from spark_adapter.stem.state import Answering, Part
 from spark_adapter.stem.windows import Windows
 
 __all__ = ["Effort", "joined", "key_of", "pairs_within"]
@@ -55,7 +55,7 @@ class Effort:
 def joined(
     windows: Windows,
     lefts: Iterator[pl.DataFrame] | Sequence[pl.DataFrame],
-    parts: Sequence[Part],
+    parts: Sequence[Part] | Answering,
     step: Step,
     residual: Sequence[Comparison] = (),
     only: pl.Expr | None = None,
@@ -70,7 +70,10 @@ def joined(
     effort = effort or Effort()
     for left in lefts:
         effort.rows_in += left.height
-        for found in _partners(windows, left, parts, step, reduce(lambda a, b: a & b, conditions), effort):
+        if not left.height:
+            continue
+        sought = parts if isinstance(parts, Sequence) else parts.answers(left, step)
+        for found in _partners(windows, left, sought, step, reduce(lambda a, b: a & b, conditions), effort):
             effort.rows_out += found.height
             yield found
 
@@ -189,8 +192,10 @@ def _holds(comparison: Comparison) -> pl.Expr:
     return holds
 
 
-def pairs_within(left: pl.DataFrame, parts: Sequence[Part], counted: bool) -> float:
-    """About how many pairs are within their windows, by a sample of evenly spaced rows."""
+def pairs_within(left: pl.DataFrame, parts: Sequence[Part] | Answering, counted: bool) -> float:
+    """About how many pairs are within their windows, by a sample of evenly spaced rows; a table that is asked has all its rows in them."""
+    if not isinstance(parts, Sequence):
+        return float(left.height * parts.rows)
     parts = _reached(left, parts)
     if not parts:
         return 0.0

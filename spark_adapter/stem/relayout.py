@@ -30,7 +30,7 @@ import polars as pl
 from spark_adapter.stem.frames import decode, encode, stacked
 from spark_adapter.stem.hashes import xxhash64
 from spark_adapter.stem.pieces import NEAR, PIECE_BYTES, Piece, bounds_of, new_name
-from spark_adapter.stem.program import META, MODULES, PLAN
+from spark_adapter.stem.program import FOREVER, META, MODULES, PLAN, ROWS
 from spark_adapter.stem.shares import Grid
 from spark_adapter.stem.shelf import as_file, from_file
 from spark_adapter.stem.state import Notes, compressed, expanded, first_death
@@ -76,6 +76,9 @@ def emptied(cell: int, key: str, value: bytes, old: Grid, new: Grid) -> Iterator
         if old.home(cell, ()):  # all cells have the same
             yield from (Moved(other, key, 0, value) for other in range(new.cells))
         return
+    if key.startswith(ROWS):
+        yield from _moved_aside(cell, key, value, old, new)
+        return
     rows = from_file(expanded(value))
     streams = sorted({re.split("[./#]", name)[0] for name in rows.columns if name not in ("hi", "mx", "h")})
     if len(streams) > 1 or not old.home(cell, streams):
@@ -88,8 +91,21 @@ def emptied(cell: int, key: str, value: bytes, old: Grid, new: Grid) -> Iterator
         yield from (Moved(int(first) + offset, stream, death, data) for offset in new.offsets(stream))
 
 
+def _moved_aside(cell: int, key: str, value: bytes, old: Grid, new: Grid) -> Iterator[Moved]:
+    """Rows of a table's version that is not whole yet, under their key without its last word: every cell gives them one of its own."""
+    *known, _ = key.split(" ")
+    table = known[1]
+    if not old.home(cell, (table,)):
+        return
+    rows = decode(expanded(value))
+    cells = placed(rows, table, new)
+    for first in np.unique(cells):
+        data = compressed(encode(rows.filter(pl.Series(cells == first))))
+        yield from (Moved(int(first) + offset, " ".join(known), 0, data) for offset in new.offsets(table))
+
+
 def filled(moved: Iterable[Moved], windows: Mapping[str, int]) -> Iterator[tuple[int, str, bytes]]:
-    """(cell, key, value) of the new cells; `moved` in the order of cells, streams and deaths, `windows` in microseconds.
+    """(cell, key, value) of the new cells; `moved` in the order of cells, streams and deaths, `windows` in microseconds: tables have none.
 
     The notes of a cell come after its pieces.
     """
@@ -105,7 +121,12 @@ def filled(moved: Iterable[Moved], windows: Mapping[str, int]) -> Iterator[tuple
                 if int(stream.removeprefix(PLAN)) in notes.plans:
                     yield from ((cell, stream, part.data) for part in of_stream)
                 continue
-            for rows in _together(of_stream, windows[stream] // NEAR):
+            if stream.startswith(ROWS):
+                for part in of_stream:
+                    notes.aside.append(f"{stream} {new_name()}")
+                    yield cell, notes.aside[-1], part.data
+                continue
+            for rows in _together(of_stream, windows.get(stream, FOREVER) // NEAR):
                 data = as_file(rows)
                 value = compressed(data)
                 notes.pieces.append(Piece(new_name(), stream, 1, 0, rows.height, len(data), len(value), bounds_of(rows, ())))

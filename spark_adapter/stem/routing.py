@@ -11,8 +11,9 @@ way. An order changes where it would have taken GAIN less work. What was measure
 one row of it is left. A probe that was not measured with the same predicates is judged by one with fewer of them, which finds no fewer
 rows, else by one with more: so a way that may be better is tried.
 
-Left as the plan has them: orders in joins with caches, since these are kept up to date by certain steps, and of routes with allowances,
-which belong to steps. Along predicates as everywhere: no cross product where the plan has none.
+Left as the plan has them: orders in joins with caches, since these are kept up to date by certain steps, of routes with allowances, which
+belong to steps, and of routes on which a table may be asked, which needs its keys. Along predicates as everywhere: no cross product where the
+plan has none.
 
 The guarantee: the same rows in every order; of the order itself nothing, but that it is the best where modules choose independently of
 each other and may come in any order. Complexity: O(inputs² · predicates) a route and batch.
@@ -79,7 +80,8 @@ def _name(join: Join, route: Route) -> str:
 def _free(program: Program, join: Join, route: Route) -> bool:
     """Whether the cell may choose the order."""
     cached = any(cache.join == join.name for cache in program.caches)
-    return len(route.steps) > 1 and not cached and all(step.share >= 1.0 for step in route.steps)
+    bound = {table.name for table in program.tables if table.bound}
+    return len(route.steps) > 1 and not cached and all(step.share >= 1.0 and step.target not in bound for step in route.steps)
 
 
 def _fits(route: Route, order: Sequence[str]) -> bool:

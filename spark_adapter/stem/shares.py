@@ -20,6 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_adapter.stem.programming import kept_streams
+
 if TYPE_CHECKING:
     from models.plan import Plan
     from models.request import Query
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Dimension", "Grid", "choose_grid", "copied", "fits", "fitting_grid", "spread_keys"]
 
 VALUES = 4  # of an attribute per coordinate, at least: with fewer some cells would have most rows and others none
+ANEW = 3600.0  # seconds: a table weighs as if all of it were sent so often, since it takes room in every cell that it is copied to
 MAX_TRIED = 20_000  # under a second, and more than p = 64 over a dozen attributes needs
 
 
@@ -91,12 +94,17 @@ class Grid:
 
 def copied(plan: Plan, grid: Grid) -> float:
     """By what factor the grid's copies multiply the bytes of a plan's states: the copies of each state's rows, weighed by its bytes."""
+    kept = kept_streams(plan)
     states: list[tuple[tuple[str, ...], float]] = [
-        ((stream.name,), (stream.window.rows or stream.rate * (stream.window.seconds or 0)) * stream.tuple_bytes) for stream in plan.query.streams
+        ((stream.name,), (stream.window.rows or stream.rate * (stream.window.seconds or 0)) * stream.tuple_bytes)
+        for stream in plan.query.streams
+        if stream.name in kept
     ]
+    states += [((table.name,), table.state_bytes) for table in plan.tables]
     states += [(tuple(operator.streams), operator.state_bytes) for operator in plan.operators[:-1]]
     states += [(tuple(cache.streams), cache.memory_bytes) for cache in plan.caches]
-    return math.fsum(grid.copies(streams) * held for streams, held in states) / math.fsum(held for _, held in states)
+    whole = math.fsum(held for _, held in states)
+    return math.fsum(grid.copies(streams) * held for streams, held in states) / whole if whole else 1.0
 
 
 def fits(plan: Plan, grid: Grid) -> bool:
@@ -120,7 +128,8 @@ def choose_grid(query: Query, cells: int) -> Grid:
         return Grid(())
     axes = _axes(query)
     sent = {stream.name: stream.rate * stream.tuple_bytes for stream in query.streams}
-    skew = {stream.name: stream.skew for stream in query.streams}
+    sent |= {table.name: table.rows * table.tuple_bytes / ANEW for table in query.tables}
+    skew = {stream.name: stream.skew for stream in query.streams} | {table.name: {} for table in query.tables}
     limits = [_most_coordinates(query, axis) for axis in axes]
     factors = _prime_factors(cells)
 
@@ -154,12 +163,16 @@ def choose_grid(query: Query, cells: int) -> Grid:
 
 def _most_coordinates(query: Query, axis: Mapping[str, str]) -> float:
     """How many coordinates a dimension can have that are used about evenly."""
-    known = [stream.distinct[axis[stream.name]] for stream in query.streams if axis.get(stream.name) in stream.distinct]
+    relations = query.relations
+    known = [relation.distinct[axis[relation.name]] for relation in relations if axis.get(relation.name) in relation.distinct]
     return min(known) / VALUES if known else math.inf
 
 
 def _axes(query: Query) -> list[dict[str, str]]:
-    """Every possible dimension: the classes of equated attributes, then each stream on its own."""
+    """Every possible dimension: the classes of equated attributes, then each stream on its own.
+
+    None that tables alone have: rows of streams would be copied along it, and each copy would ask the same.
+    """
     leader: dict[str, str] = {}
     for predicate in query.predicates:
         if predicate.op.value == "=":
@@ -171,7 +184,8 @@ def _axes(query: Query) -> list[dict[str, str]]:
     for side, led in leader.items():
         stream, attribute = side.split(".", 1)
         axes.setdefault(led, {}).setdefault(stream, attribute)
-    return [*axes.values(), *({stream.name: ""} for stream in query.streams)]
+    streams = {stream.name for stream in query.streams}
+    return [*(axis for axis in axes.values() if streams & set(axis)), *({stream.name: ""} for stream in query.streams)]
 
 
 def _prime_factors(number: int) -> list[int]:

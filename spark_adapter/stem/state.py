@@ -21,11 +21,11 @@ import pyarrow as pa
 from spark_adapter.stem.frames import stacked
 from spark_adapter.stem.index import Index, made
 from spark_adapter.stem.pieces import MERGED_BYTES, PIECE_BYTES, Bounds, Piece, bounds_of, cut, due, new_name
-from spark_adapter.stem.program import META, Join, Module
+from spark_adapter.stem.program import FOREVER, META, Join, Module, Step
 from spark_adapter.stem.shelf import Shelf, as_file
 from spark_adapter.stem.windows import Windows
 
-__all__ = ["Begun", "Notes", "Part", "State", "Store", "compressed", "expanded", "first_death"]
+__all__ = ["Answering", "Begun", "Notes", "Part", "State", "Store", "compressed", "expanded", "first_death"]
 
 SPILLED_BYTES = 8 << 20  # new rows of more than this go to the shelf while the batch is still at work
 SAMPLE = 64  # rows of a piece by which the share of pairs within their windows is estimated
@@ -42,6 +42,15 @@ class Store(Protocol):
     def put(self, key: str, value: bytes) -> None: ...
 
     def remove(self, key: str) -> None: ...
+
+
+class Answering(Protocol):
+    """A table that is asked: it gives parts by what rows look for."""
+
+    @property
+    def rows(self) -> float: ...
+
+    def answers(self, left: pl.DataFrame, step: Step) -> Sequence[Part]: ...
 
 
 def compressed(data: bytes) -> bytes:
@@ -98,6 +107,10 @@ class Notes:
     """Where streams may be idle: per stream its latest event time, of all cells, and the time of the batch in which it last had a row."""
     passed: int | None = None
     """The watermark that streams which are not idle have reached; None where none ever was."""
+    tables: dict[str, int] = field(default_factory=dict)
+    """Per kept table the version whose rows are held…"""
+    aside: list[str] = field(default_factory=list)
+    """… and the store's keys of rows of versions that are not whole yet (see `tables`)."""
 
     @classmethod
     def read(cls, value: bytes | None) -> Notes:
@@ -108,7 +121,22 @@ class Notes:
         return cls(**found | {"pieces": [Piece.read(noted) for noted in found["pieces"]], "building": building})
 
     def written(self) -> bytes:
-        names = ("counts", "plans", "modules", "indexed", "batch", "run", "latest", "orders", "probed", "caches", "heard", "passed")
+        names = (
+            "counts",
+            "plans",
+            "modules",
+            "indexed",
+            "batch",
+            "run",
+            "latest",
+            "orders",
+            "probed",
+            "caches",
+            "heard",
+            "passed",
+            "tables",
+            "aside",
+        )
         found: dict[str, Any] = {name: getattr(self, name) for name in names}
         found["building"] = {key: asdict(begun) for key, begun in self.building.items()}
         return compressed(json.dumps(found | {"pieces": [piece.noted() for piece in self.pieces]}).encode())
@@ -119,11 +147,11 @@ class Notes:
 
     def shared(self) -> dict[str, Any]:
         """What every cell knows: of the plans the one in force."""
-        return {"heard": self.heard, "passed": self.passed, "plans": self.plans[-1:]}
+        return {"heard": self.heard, "passed": self.passed, "plans": self.plans[-1:], "tables": self.tables}
 
     def share(self, known: Mapping[str, Any]) -> None:
         """Take over what another cell knows."""
-        self.heard, self.passed, self.plans = dict(known["heard"]), known["passed"], list(known["plans"])
+        self.heard, self.passed, self.plans, self.tables = dict(known["heard"]), known["passed"], list(known["plans"]), dict(known["tables"])
 
 
 class Part:
@@ -203,6 +231,8 @@ class State:
         self.new: dict[str, list[Part]] = {key: [] for key in self.modules}
         for piece in notes.pieces:
             self.old[piece.module].append(Part(self, piece.name, piece.bounds, piece.rows))
+        self.asked: Mapping[str, Answering] = {}
+        """Tables that give parts by key, in place of parts that are held."""
         self._unsaved: list[tuple[Module, int, Part]] = []
         self._pending: dict[str, list[pl.DataFrame]] = {}
 
@@ -216,9 +246,17 @@ class State:
         self.traffic.fetched += len(value)
         return expanded(value)
 
-    def visible(self, join: Join, k: int, target: str) -> list[Part]:
+    def visible(self, join: Join, k: int, target: str) -> list[Part] | Answering:
         """What the new rows of input k may see of a target: the TimeStamp rule."""
-        return [*self.old[target], *self.new[target]] if join.inputs.index(target) < k else self.old[target]
+        return self.now(target) if join.inputs.index(target) < k else self.before(target)
+
+    def before(self, target: str) -> list[Part] | Answering:
+        """What was there before the batch's own rows."""
+        return self.asked.get(target) or self.old[target]
+
+    def now(self, target: str) -> list[Part] | Answering:
+        """All there is by now."""
+        return self.asked.get(target) or [*self.old[target], *self.new[target]]
 
     # Rows that the batch adds.
 
@@ -244,13 +282,19 @@ class State:
             if frame.estimated_size() >= SPILLED_BYTES and not self.windows.counted:
                 added.spill()
             self.new[key].append(added)
-            self._unsaved.append((module, part, added))
+            if module.kept:
+                self._unsaved.append((module, part, added))
 
     def age(self, key: str) -> None:
         """What was added to a module so far is made of rows that were there before the batch: none of it is new."""
         self.close(key)
         self.old[key] += self.new[key]
         self.new[key] = []
+
+    def drop(self, key: str) -> None:
+        """Let go of all rows of a module."""
+        self._forget(piece for piece in self.notes.pieces if piece.module == key)
+        self.old[key] = []
 
     # The end of a batch.
 
@@ -343,5 +387,5 @@ class State:
 
 
 def first_death(pieces: Sequence[Piece]) -> int | None:
-    """When the first of these pieces will be dead; None where there are none."""
-    return min((piece.bounds.hi[1] + 1 for piece in pieces), default=None)
+    """When the first of these pieces will be dead; None where none will: tables live for ever."""
+    return min((piece.bounds.hi[1] + 1 for piece in pieces if piece.bounds.hi[1] < FOREVER), default=None)

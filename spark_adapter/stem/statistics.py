@@ -54,6 +54,8 @@ class _Stream:
         return said | {"bytes": self.bytes, "first": self.first, "last": self.last}
 
 
+ASKED = ("table", "keys", "calls", "rows", "seconds")
+
 Place = tuple[str, str, int, str, tuple[str, ...], tuple[str, ...]]
 """Of a step: operator, input, number, target, and the streams that arrive at it and that it joins."""
 
@@ -82,6 +84,8 @@ class _Figures:
     """Rows that came or probed and candidates they looked at, and what was built for another plan: the same in every run, which CPU is not."""
     restored: int = 0
     traffic: dict[str, int] = field(default_factory=dict)
+    asked: dict[str, list[float]] = field(default_factory=dict)
+    """Table → keys that were asked for, calls, rows that came back, and seconds, of all cells."""
 
     def add(self, note: Mapping[str, Any]) -> None:
         for what, number in note["traffic"].items():
@@ -99,6 +103,8 @@ class _Figures:
             asked = self.caches.setdefault(key, [0, 0])
             asked[0] += seen["hits"]
             asked[1] += seen["misses"]
+        for table, figures in note.get("asked", {}).items():
+            self.asked[table] = [before + now for before, now in zip(self.asked.get(table, (0, 0, 0, 0.0)), figures, strict=True)]
         for part, seconds in note.get("cpu", {}).items():
             self.cpu[part] = self.cpu.get(part, 0.0) + seconds
         self.results += note.get("results", 0)
@@ -266,6 +272,7 @@ class Measured:
             "steps": [_said_of(place, step) for place, step in figures.steps.items()],
             "states": self._held.kept(),
             "caches": self._held.cached(figures.caches),
+            "asked": [dict(zip(ASKED, (table, *found), strict=True)) for table, found in sorted(figures.asked.items())],
             "results": figures.results,
             "work": figures.work,
             "shed": {"rows": sum(seen.shed for seen in figures.streams.values()), "probes": sum(seen.shed for seen in figures.steps.values())},

@@ -40,9 +40,10 @@ class Ways:
         return self.taken.number != self.in_force.number
 
 
-def ways_of(given: Program, told: Sequence[Program], store: Store, notes: Notes) -> Ways:
-    """`given` is what the run started with, `told` are changes that came with this batch. Brings the notes up to date."""
-    newest = max((given, *told), key=lambda program: program.number)
+def ways_of(given: Program, told: Sequence[object], store: Store, notes: Notes) -> Ways:
+    """`given` is what the run started with, `told` has the changes that came with this batch. Brings the notes up to date."""
+    changes = [program for program in told if isinstance(program, Program)]
+    newest = max((given, *changes), key=lambda program: program.number)
     if not notes.plans:
         # Nothing is held, so nothing has to be built.
         notes.modules = _kept(newest)
@@ -64,7 +65,7 @@ def ways_of(given: Program, told: Sequence[Program], store: Store, notes: Notes)
     if settled(ways, store, notes):
         ways = Ways(ways.in_force, ways.in_force, ())
     _let_go(ways, notes)
-    begun = [module for module in ways.in_force.modules if module.key in notes.building or module.key in notes.modules]
+    begun = [module for module in ways.in_force.modules if len(module.streams) == 1 or module.key in (*notes.building, *notes.modules)]
     held = {module.key: module for module in (*begun, *ways.taken.modules)}
     return replace(ways, held=tuple(held.values()))
 
@@ -81,7 +82,7 @@ def settled(ways: Ways, store: Store, notes: Notes) -> bool:
 def _let_go(ways: Ways, notes: Notes) -> None:
     """Leave in the notes what one of the plans keeps and what can be kept up to date: all that the one whose way is taken keeps, and of the
     other what is made of parts that are whole, half built ones only if they were begun with the same parts."""
-    good = {*(stream.name for stream in ways.taken.streams), *_kept(ways.taken)}
+    good = {*(relation.name for relation in ways.taken.relations), *_kept(ways.taken)}
     building = {}
     for join in ways.in_force.joins[:-1] if ways.building else ():
         if join.output in good or not good.issuperset(join.inputs):

@@ -11,15 +11,20 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from spark_adapter.stem.program import Cached, Comparison, Join, Module, Program, Route, Segment, Step, Stream
+from spark_adapter.stem.program import Cached, Comparison, Join, Module, Program, Route, Segment, Step, Stream, Table
 
-__all__ = ["CHANGE_FORMAT", "digest", "program_from", "program_told", "text_of"]
+if TYPE_CHECKING:
+    from spark_adapter.stem.tables import Whole
+
+__all__ = ["CHANGE_FORMAT", "TABLE_FORMAT", "digest", "program_from", "text_of", "told"]
 
 CHANGE_FORMAT = "watersmeet.change/1"
+TABLE_FORMAT = "watersmeet.table/1"
 
-CLASSES: dict[str, Callable[..., Any]] = {kind.__name__: kind for kind in (Cached, Comparison, Join, Module, Program, Route, Segment, Step, Stream)}
+KINDS = (Cached, Comparison, Join, Module, Program, Route, Segment, Step, Stream, Table)
+CLASSES: dict[str, Callable[..., Any]] = {kind.__name__: kind for kind in KINDS}
 
 
 def text_of(program: Program) -> str:
@@ -34,13 +39,19 @@ def program_from(text: str) -> Program:
     return found
 
 
-def program_told(data: bytes) -> Program | None:
-    """The program of a file of the control stream; None where it is not ours."""
+def told(data: bytes) -> Program | Whole | None:
+    """What a file of the control stream says: another plan, or that a table's version is whole; None where it is not ours."""
+    from spark_adapter.stem.tables import Whole
+
     try:
         found = json.loads(data)
     except ValueError:
         return None
-    return program_from(found["program"]) if isinstance(found, dict) and found.get("format") == CHANGE_FORMAT else None
+    if not isinstance(found, dict):
+        return None
+    if found.get("format") == TABLE_FORMAT:
+        return Whole(found["table"], found["version"])
+    return program_from(found["program"]) if found.get("format") == CHANGE_FORMAT else None
 
 
 def digest(program: Program) -> str:

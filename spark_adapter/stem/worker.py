@@ -29,17 +29,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, MapState, StatefulProcessorHandle, TimerValues
 
+    from spark_adapter.stem.lookup import Reach
     from spark_adapter.stem.operator import Outcome
     from spark_adapter.stem.shelf import Shelf
     from spark_adapter.stem.silence import Heard
+    from spark_adapter.stem.tables import Ask, Whole
 
-__all__ = ["CHANGED", "NOW", "OUTPUT", "PACKETS", "CellProcessor", "Packer", "Unpacker", "local_folders"]
+__all__ = ["CHANGED", "NOW", "NUMBER", "OUTPUT", "PACKETS", "CellProcessor", "Packer", "Unpacker", "local_folders"]
 
 PACKETS = "cell INT, stream STRING, rows BINARY"
 OUTPUT = "rows BINARY, file STRING, note STRING"
+NUMBER = "version"  # the column of a version's number, in rows of a kept table
 NOW = "now"  # the column of the batch's time, in milliseconds, where streams may be idle
 TOLD = ""  # in place of a stream: a packet without rows that tells a cell what the batch has (see `silence`)
-CHANGED = "/plan"  # in place of a stream: a packet that is a change of the plan (see `switching`)
+CHANGED = "/plan"  # in place of a stream: a packet that is a change of the plan (see `switching`), or a word on a table (see `tables`)
 RESULT_ROWS = 100_000  # rows of one packet of results: some ten megabytes
 AGREEMENT = "agreement"  # the store's key for what the states of a cell are of, where cells keep that themselves
 BEFORE_ALL = -(1 << 62)  # the watermark while there is none
@@ -66,7 +69,7 @@ def local_folders() -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Packer:
-    """Rows of one stream into packets, one per cell that they go to. Columns d0, d1, … are a row's coordinates."""
+    """Rows of one stream or kept table into packets, one per cell that they go to. Columns d0, d1, … are a row's coordinates."""
 
     stream: str
     grid: Grid
@@ -80,10 +83,6 @@ class Packer:
         import polars as pl
         import pyarrow as pa
 
-        from spark_adapter.stem.frames import encode
-
-        coordinates = {f"d{d}": self.grid.strides[d] for d in self.grid.hashed(self.stream)}
-        offsets = self.grid.offsets(self.stream)
         for batch in batches:
             if not batch.num_rows:
                 continue
@@ -94,24 +93,45 @@ class Packer:
             if NOW in frame.columns:
                 told = json.dumps({"stream": self.stream, "latest": frame["ts"].max(), "now": frame[NOW][0]}).encode()
                 frame = frame.drop(NOW)
-            if coordinates:
-                base = pl.sum_horizontal([pl.col(name).cast(pl.Int32) * stride for name, stride in coordinates.items()])
-                parts = frame.with_columns(base.alias("base")).drop(*coordinates).partition_by("base", as_dict=True, include_key=False)
-            else:
-                parts = {(0,): frame}
             cells: list[int] = []
+            streams: list[str] = []
             packets: list[bytes] = []
-            for (first,), part in parts.items():
-                packet = encode(part)
-                cells += [self.keys[int(first) + offset] for offset in offsets]
-                packets += [packet] * len(offsets)
-            streams = [self.stream] * len(cells)
+            for name, rows in self._named(frame):
+                for cell, packet in self._packets(rows):
+                    cells.append(cell)
+                    streams.append(name)
+                    packets.append(packet)
             if told is not None:
                 cells += self.keys
                 packets += [told] * len(self.keys)
                 streams += [TOLD] * len(self.keys)
             columns = [pa.array(cells, pa.int32()), pa.array(streams, pa.string()), pa.array(packets, pa.binary())]
             yield pa.RecordBatch.from_arrays(columns, names=["cell", "stream", "rows"])
+
+    def _named(self, frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+        """The rows under the name of their stream, those of a table under its name and their version's number."""
+        from spark_adapter.stem.tables import VERSION
+
+        if NUMBER not in frame.columns:
+            yield self.stream, frame
+            return
+        for (number,), rows in frame.partition_by(NUMBER, as_dict=True, include_key=False).items():
+            yield f"{self.stream}{VERSION}{number}", rows
+
+    def _packets(self, rows: pl.DataFrame) -> Iterator[tuple[int, bytes]]:
+        """Each packet with the grouping key of a cell that it goes to."""
+        import polars as pl
+
+        from spark_adapter.stem.frames import encode
+
+        coordinates = {f"d{d}": self.grid.strides[d] for d in self.grid.hashed(self.stream)}
+        parts: Mapping[Any, pl.DataFrame] = {(0,): rows}
+        if coordinates:
+            base = pl.sum_horizontal([pl.col(name).cast(pl.Int32) * stride for name, stride in coordinates.items()])
+            parts = rows.with_columns(base.alias("base")).drop(*coordinates).partition_by("base", as_dict=True, include_key=False)
+        for (first,), part in parts.items():
+            packet = encode(part)
+            yield from ((self.keys[int(first) + offset], packet) for offset in self.grid.offsets(self.stream))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +186,10 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
     after the last results have left, and results need no more memory than a slice of them.
     """
 
-    def __init__(self, program: Program, grid: Grid, keys: tuple[int, ...], agreement: str = "") -> None:
-        """`agreement` is what the states must be of, where no manifest beside the checkpoint says it: cells keep it themselves."""
+    def __init__(self, program: Program, grid: Grid, keys: tuple[int, ...], agreement: str = "", reaches: Mapping[str, Reach] | None = None) -> None:
+        """`agreement` is what the states must be of, where no manifest beside the checkpoint says it: cells keep it themselves; `reaches` says
+        where tables are asked."""
+        self.reaches = reaches or {}
         self.program, self.grid, self.agreement = program, grid, agreement
         self.cells = {key: cell for cell, key in enumerate(keys)}
 
@@ -178,16 +200,21 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
             self.program = replace(self.program, run=f"{self.program.run}-{_run_id()}")
         self.handle = handle
         self.state = handle.getMapState(MODULES, "key STRING", "value BINARY")
+        self.ask: Ask | None = None
+        if self.reaches:
+            from spark_adapter.stem.lookup import Lookups
+
+            self.ask = Lookups(self.reaches, self.grid.cells)
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues) -> Iterator[pd.DataFrame]:  # noqa: N802, N803 - Spark's names
         import polars as pl
 
         from spark_adapter.stem.frames import decode
         from spark_adapter.stem.operator import work_off
-        from spark_adapter.stem.text import program_told
+        from spark_adapter.stem.text import told as told_by
 
         packets: dict[str, list[pl.DataFrame]] = {}
-        changed: list[Program] = []
+        changed: list[Program | Whole] = []
         told: list[dict[str, Any]] = []
         for some in rows:
             for stream, packet in zip(some["stream"], some["rows"], strict=True):
@@ -195,15 +222,15 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
                     told.append(json.loads(bytes(packet)))
                 elif stream != CHANGED:
                     packets.setdefault(stream, []).append(decode(bytes(packet)))
-                elif (program := program_told(bytes(packet))) is not None:
-                    changed.append(program)
+                elif (word := told_by(bytes(packet))) is not None:
+                    changed.append(word)
         arrivals = {stream: pl.concat(frames) for stream, frames in packets.items()}
         del packets
         cell = self.cells[int(key[0])]
         store = self._store(cell)
         if self.agreement:
             _agree(store, self.agreement)
-        batch = work_off(self.program, self.grid, cell, store, arrivals, _watermark(timerValues), changed, _heard(told))
+        batch = work_off(self.program, self.grid, cell, store, arrivals, _watermark(timerValues), changed, _heard(told), self.ask)
         outcome = yield from _handed_out(batch, store.shelf)
         yield self._noted(store, outcome)
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["NODE_MODULES", "NoBrowserError", "axe_script", "browser", "node_tool", "python_tool"]
+__all__ = ["NODE_MODULES", "NoBrowserError", "NoDatabaseError", "axe_script", "browser", "node_tool", "postgres", "python_tool"]
 
 PYTHON = ("openapi-python-client==0.29.0", "openapi-generator-cli==7.26.0", "pre-commit==4.7.0")
 NODE = ("openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9.3", "@types/node@20.19.43", "@stoplight/spectral-cli@6.16.0")
@@ -34,6 +34,10 @@ AXE_HOME = Path(sys.prefix) / "axe"
 
 class NoBrowserError(Exception):
     """This machine has no Chromium and none can be installed; the message says why."""
+
+
+class NoDatabaseError(Exception):
+    """This machine has no PostgreSQL and none can be installed; the message says why."""
 
 
 @contextmanager
@@ -108,6 +112,31 @@ def browser() -> str:
     raise NoBrowserError("no Chromium here, and apt-get install chromium failed: the page is not tested")
 
 
+def postgres() -> Path:
+    """The folder of PostgreSQL's programs: the machine's own, else Debian's, which is installed where that is allowed. Raises NoDatabaseError."""
+    if found := _found_postgres():
+        return found
+    if not shutil.which("apt-get"):
+        raise NoDatabaseError("no PostgreSQL here, and no apt-get to install it with: tables are tested with SQLite alone")
+    if os.geteuid() != 0:
+        raise NoDatabaseError("no PostgreSQL here, and only root may install it (apt-get install postgresql): tables are tested with SQLite alone")
+    with _alone(Path(sys.prefix) / "postgres"):
+        if not _found_postgres():
+            sys.stderr.write("== set-up: postgresql (a minute the first time)\n")
+            for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "postgresql"]):
+                subprocess.run(command, check=False, stdout=subprocess.DEVNULL, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+    if found := _found_postgres():
+        return found
+    raise NoDatabaseError("no PostgreSQL here, and apt-get install postgresql failed: tables are tested with SQLite alone")
+
+
+def _found_postgres() -> Path | None:
+    """Debian does not put the server's programs on the path."""
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    on_path = shutil.which("initdb")
+    return next((place for place in (*places, *([Path(on_path).parent] if on_path else [])) if (place / "pg_ctl").exists()), None)
+
+
 def _found_browser() -> str | None:
     return next((path for name in BROWSERS if (path := shutil.which(name))), None)
 
@@ -116,7 +145,8 @@ if __name__ == "__main__":
     python_tool("openapi-python-client")
     node_tool("spectral")
     axe_script()
-    try:
-        browser()
-    except NoBrowserError as none:
-        sys.stderr.write(f"== set-up: {none}\n")
+    for install in (browser, postgres):
+        try:
+            install()
+        except (NoBrowserError, NoDatabaseError) as none:
+            sys.stderr.write(f"== set-up: {none}\n")

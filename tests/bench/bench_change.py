@@ -37,7 +37,8 @@ from models.bindings import Bindings
 from models.plan import Plan
 from spark_adapter.stem.engine import OBSERVED
 from spark_adapter.stem.operator import work_off
-from spark_adapter.stem.program import Program, program_of
+from spark_adapter.stem.program import Program
+from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.shares import choose_grid
 from tests.bench.bench_state import BATCH, RATE, arriving
 from tests.bench.bench_stem import DISORDER, Flow

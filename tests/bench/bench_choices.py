@@ -47,7 +47,7 @@ from models.request import Costs, PlanRequest
 from solvers.planner import plan as planned
 from spark_adapter.calibrate import RUNS, Observation, Run, calibration_of, observed, plan_of, write
 from spark_adapter.stem.operator import work_off
-from spark_adapter.stem.program import program_of
+from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.shares import Grid
 from spark_adapter.stem.statistics import Measured
 from tests.bench.bench_stem import EPOCH, Flow, columns, request_of, shaped

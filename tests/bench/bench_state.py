@@ -40,7 +40,7 @@ import spark_adapter
 from solvers.planner import plan as planned
 from spark_adapter.pipeline import STATISTICS, Pipeline
 from spark_adapter.stem.operator import work_off
-from spark_adapter.stem.program import program_of
+from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.shares import choose_grid
 from tests.bench.bench_stem import DISORDER, EPOCH, Flow, bindings_of, request_of, tree_cpu
 from tests.spark_adapter.cells import SECOND, Memory, drained

@@ -22,11 +22,13 @@ from hypothesis import strategies as st
 from models.plan import Plan
 from models.request import Query
 from spark_adapter.stem.operator import Outcome, evict, work_off
-from spark_adapter.stem.program import Program, Stream, program_of
+from spark_adapter.stem.program import Program, Stream, Table
+from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.relayout import emptied, filled, placed
 from spark_adapter.stem.shares import Grid, choose_grid
 from spark_adapter.stem.shelf import Shelf
 from spark_adapter.stem.silence import Heard
+from spark_adapter.stem.tables import VERSION, Ask, Whole
 from tests.spark_adapter.plans import Shape, make_plan
 
 __all__ = [
@@ -112,7 +114,10 @@ class Cells:
     program: Program = field(init=False)
     """What the run was started with."""
     grid: Grid = field(init=False)
-    _told: tuple[Program, ...] = ()
+    ask: Ask | None = None
+    """Reaches tables that are asked."""
+    _told: tuple[Program | Whole, ...] = ()
+    _versions: dict[str, pl.DataFrame] = field(default_factory=dict)
     _number: int = 0
 
     def __post_init__(self) -> None:
@@ -129,38 +134,51 @@ class Cells:
         """Go on with another plan from the next batch on, without a restart."""
         self.plan = plan
         self._number += 1
-        self._told = (self._programmed(plan, self._number),)
+        self._told = (*self._told, self._programmed(plan, self._number))
+
+    def give(self, table: str, rows: Sequence[Mapping[str, Any]], version: int) -> None:
+        """Rows of a table's version, with the next batch; those without a value in an attribute are left out, as at the source."""
+        found = next(entry for entry in self.program.tables if entry.name == table)
+        present = [row for row in rows if all(row[side.split(".")[1]] is not None for side in found.attributes)]
+        if present:
+            self._versions[f"{table}{VERSION}{version}"] = self._frame(found, [{"ts": 0, **row} for row in present]).drop("ts")
+
+    def declare(self, table: str, version: int) -> None:
+        """Say with the next batch that a version is whole."""
+        self._told = (*self._told, Whole(table, version))
 
     def _programmed(self, plan: Plan, number: int) -> Program:
-        program = program_of(plan, {stream.name: 1 for stream in plan.query.streams}, self.delays, f"run {self.runs}", self.idle_after)
+        names = [relation.name for relation in plan.query.relations]
+        program = program_of(plan, dict.fromkeys(names, 1), self.delays, f"run {self.runs}", self.idle_after)
         return replace(program, number=number, adaptive=self.adaptive)
 
     def work_off(self, batch: Batch, watermark: int, now: int = 0) -> Counter[tuple[int, ...]]:
         """The results of a batch; where streams may be idle, `now` is its time in milliseconds."""
         found: Counter[tuple[int, ...]] = Counter()
         frames = {stream.name: self._frame(stream, batch[stream.name]) for stream in self.program.streams if batch.get(stream.name)}
-        places = {name: placed(frame, name, self.grid) for name, frame in frames.items()}
         heard = Heard(now, {name: max(row["ts"] for row in batch[name]) for name in frames}) if self.program.listening else None
+        frames |= self._versions
+        places = {name: placed(frame, name.split(VERSION)[0], self.grid) for name, frame in frames.items()}
         for cell in range(self.grid.cells):
             arrivals = {}
             for name, frame in frames.items():
-                comes = np.isin(cell - places[name], self.grid.offsets(name))
+                comes = np.isin(cell - places[name], self.grid.offsets(name.split(VERSION)[0]))
                 if comes.any():
                     arrivals[name] = frame.filter(pl.Series(comes))
             store = self.stores.setdefault(cell, Memory())
             if not arrivals and not self._told and not (heard and frames):
                 self.outcomes.append(evict(self.program, self.grid, cell, store, watermark))
                 continue
-            worked = work_off(self.program, self.grid, cell, store, arrivals, watermark, self._told, heard if frames else None)
+            worked = work_off(self.program, self.grid, cell, store, arrivals, watermark, self._told, heard if frames else None, self.ask)
             results, outcome = drained(worked)
             self.outcomes.append(outcome)
             self.slices += [frame.height for frame in results]
             for frame in results:
                 found.update(frame.iter_rows())
-        self._told = ()
+        self._told, self._versions = (), {}
         return found
 
-    def _frame(self, stream: Stream, rows: Sequence[Arrival]) -> pl.DataFrame:
+    def _frame(self, stream: Stream | Table, rows: Sequence[Arrival]) -> pl.DataFrame:
         columns: dict[str, list[int]] = {"ts": [row["ts"] for row in rows], "h": [_hash(stream.name, sorted(row.items())) for row in rows]}
         columns |= {side: [row[side.split(".")[1]] for row in rows] for side in stream.attributes}
         columns[f"{stream.name}/0"] = [row["id"] for row in rows]
@@ -277,7 +295,8 @@ def reordered(plan: Plan, orders: Mapping[tuple[str, str], Sequence[int]]) -> Pl
 def with_caches(plan: Plan, places: Sequence[tuple[str, str, int, int, str, float]]) -> Plan:
     """The plan with caches at (operator, input, first, last, kind, bytes)."""
     document = plan.model_dump(mode="json", by_alias=True)
-    below = {stream.name: [stream.name] for stream in plan.query.streams} | {entry.id: list(entry.streams) for entry in plan.operators}
+    relations = [relation.name for relation in plan.query.relations]
+    below = {name: [name] for name in relations} | {entry.id: list(entry.streams) for entry in plan.operators}
     for n, (operator_id, name, first, last, kind, size) in enumerate(places):
         entry = next(entry for entry in plan.operators if entry.id == operator_id)
         pipeline = next(pipeline for pipeline in entry.pipelines if pipeline.input == name)

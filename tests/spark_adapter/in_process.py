@@ -13,7 +13,8 @@ import polars as pl
 from models.plan import Plan
 from spark_adapter.overload import BatchTime
 from spark_adapter.stem.operator import work_off
-from spark_adapter.stem.program import Program, program_of
+from spark_adapter.stem.program import Program
+from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.shares import Grid
 from spark_adapter.stem.statistics import Measured
 from tests.spark_adapter.cells import SECOND, Memory, drained

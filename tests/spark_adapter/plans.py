@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,9 @@ def make_query(windows: Mapping[str, float], predicates: Sequence[str]) -> Query
     )
 
 
-def make_plan(query: Query, shape: Shape) -> Plan:
-    """A plan of this shape, probing in the order of the inputs; its figures are all 0."""
+def make_plan(query: Query, shape: Shape, asked: Mapping[str, Sequence[str]] | None = None) -> Plan:
+    """A plan of this shape, probing in the order of the inputs; its figures are all 0. `asked` are tables and what they are asked by."""
+    asked = asked or {}
     operators: list[dict[str, Any]] = []
     names: dict[int, tuple[str, list[str]]] = {}
     waiting = [(shape, False)]
@@ -54,7 +55,7 @@ def make_plan(query: Query, shape: Shape) -> Plan:
         streams = sorted(name for _, below in inputs for name in below)
         own = f"join-{len(operators) + 1}"
         names[id(node)] = (own, streams)
-        operators.append(_operator(query, own, inputs, streams))
+        operators.append(_operator(query, own, inputs, streams, asked))
     if operators:
         operators[-1]["materialized"] = False
     return Plan.model_validate(
@@ -72,6 +73,10 @@ def make_plan(query: Query, shape: Shape) -> Plan:
             "cost": {"cpu": 0, "memory_bytes": 0, "memory_tuples": 0, "output_rate": 0},
             "headroom": None,
             "operators": operators,
+            "tables": [
+                {"name": table.name, "access": "index" if table.name in asked else "scan", "bound": list(asked.get(table.name, ()))}
+                for table in query.tables
+            ],
             "caches": [],
             "allocation": None,
             "shortfall": None,
@@ -82,15 +87,18 @@ def make_plan(query: Query, shape: Shape) -> Plan:
     )
 
 
-def _operator(query: Query, own: str, inputs: Sequence[tuple[str, list[str]]], streams: list[str]) -> dict[str, Any]:
+def _operator(query: Query, own: str, inputs: Sequence[tuple[str, list[str]]], streams: list[str], asked: Collection[str]) -> dict[str, Any]:
     pipelines = []
+    tables = [table.name for table in query.tables]
     for k, (name, below) in enumerate(inputs):
+        if name in tables:
+            continue
         visited = list(below)
         probes = []
         for target, members in [*inputs[:k], *inputs[k + 1 :]]:
             checked = [p for p in range(len(query.predicates)) if _between(query, p, visited, members)]
             hashed = any(query.predicates[p].op == "=" for p in checked)
-            algorithm = "hash" if hashed else "nested_loop"
+            algorithm = "lookup" if target in asked else "hash" if hashed else "nested_loop"
             probes.append({"target": target, "algorithm": algorithm, "predicates": checked, "rate_in": 0, "rate_out": 0, "cpu": 0})
             visited += members
         pipelines.append({"input": name, "probes": probes})

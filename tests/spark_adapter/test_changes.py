@@ -16,7 +16,7 @@ from spark_adapter.control import CONTROL, Control, kind_of, without_control
 from spark_adapter.decisions import DECISIONS, Decision, read_decisions
 from spark_adapter.errors import AdapterError, BindingError, ChangeError, PlanError, SheddingError
 from spark_adapter.pipeline import PLAN_FILE, Pipeline
-from spark_adapter.stem.program import program_of
+from spark_adapter.stem.programming import program_of
 from tests.spark_adapter.cells import reordered, with_caches, with_shares
 from tests.spark_adapter.plans import bindings_of, make_plan, make_query
 from tests.spark_adapter.runs import NO_LAST_BATCH, SCHEMA, generated, ids, true_ids, write_batch

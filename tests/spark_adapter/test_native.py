@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from models.request import Query
 from spark_adapter.errors import EngineError
 from spark_adapter.native import check_native, native
-from spark_adapter.sources import read_streams
+from spark_adapter.sources import read_inputs
 from tests.spark_adapter.nested_loop import nested_loop
 from tests.spark_adapter.plans import Shape, bindings_of, make_plan, make_query, write_stream
 from tests.spark_adapter.runs import NO_LAST_BATCH, SCHEMA, Job, generated, ids, run_all, true_ids, write
@@ -46,7 +46,7 @@ def test_state_is_evicted_when_the_watermark_passes(spark: SparkSession, tmp_pat
     for name, listed in rows.items():
         write_stream(tmp_path / name, listed, 3)
     bindings = bindings_of(tmp_path, dict.fromkeys(rows, SCHEMA))
-    results = native(plan, bindings, read_streams(plan, bindings, spark))
+    results = native(plan, bindings, read_inputs(plan, bindings, spark).streams)
     writer = results.writeStream.format("memory").queryName("evicted").option("checkpointLocation", bindings.checkpoint)
     started = writer.trigger(availableNow=True).start()
     started.awaitTermination()

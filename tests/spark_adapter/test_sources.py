@@ -9,9 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from models.bindings import Bindings
+from models.request import Query
 from spark_adapter.documents import check_tree, read_bindings, read_plan
 from spark_adapter.errors import BindingError, PlanError
-from spark_adapter.sources import read_streams
+from spark_adapter.sources import read_inputs
 from tests.spark_adapter.plans import make_plan, make_query
 
 QUERY = make_query({"a": 6, "b": 4}, ["a.k = b.k", "a.t < b.t"])
@@ -32,13 +33,13 @@ def document(tmp_path: Path) -> dict[str, Any]:
 
 def faults(document: dict[str, Any], spark: SparkSession) -> dict[str, str]:
     with pytest.raises(BindingError) as raised:
-        read_streams(PLAN, Bindings.model_validate(document), spark)
+        read_inputs(PLAN, Bindings.model_validate(document), spark)
     return dict(raised.value.faults)
 
 
 @pytest.mark.spark
 def test_a_stream_has_time_attributes_and_row(document: dict[str, Any], spark: SparkSession) -> None:
-    streams = read_streams(PLAN, Bindings.model_validate(document), spark)
+    streams = read_inputs(PLAN, Bindings.model_validate(document), spark).streams
     assert list(streams) == ["a", "b"]
     assert [(field.name, field.dataType.simpleString()) for field in streams["a"].schema] == [
         ("ts", "timestamp"),
@@ -52,19 +53,19 @@ def test_a_stream_has_time_attributes_and_row(document: dict[str, Any], spark: S
 @pytest.mark.spark
 def test_a_row_holds_only_what_the_result_mentions(document: dict[str, Any], spark: SparkSession) -> None:
     document["select"] = ["upper(A.`we ird`) AS shout", "a.K + 1 AS next"]
-    streams = read_streams(PLAN, Bindings.model_validate(document), spark)
+    streams = read_inputs(PLAN, Bindings.model_validate(document), spark).streams
     assert streams["a"].schema["row"].dataType.simpleString() == "struct<k:bigint,we ird:string>"
     assert len(streams["b"].schema["row"].dataType.fieldNames()) == 1
     for whole in ("a.*", "a", "to_json(a) AS j", "a['k'] AS k", "*"):
         document["select"] = [whole]
-        assert len(read_streams(PLAN, Bindings.model_validate(document), spark)["a"].schema["row"].dataType.fieldNames()) == 4
+        assert len(read_inputs(PLAN, Bindings.model_validate(document), spark).streams["a"].schema["row"].dataType.fieldNames()) == 4
 
 
 @pytest.mark.spark
 def test_linked_attributes_get_one_type(document: dict[str, Any], spark: SparkSession) -> None:
     document["streams"]["a"]["columns"] = {"k": "CAST(k AS INT)", "t": "CAST(t AS DATE)"}
     document["streams"]["b"]["columns"] = {"k": "CAST(k AS DECIMAL(10, 2))"}
-    streams = read_streams(PLAN, Bindings.model_validate(document), spark)
+    streams = read_inputs(PLAN, Bindings.model_validate(document), spark).streams
     for frame in streams.values():
         assert frame.schema["a_k"].dataType.simpleString() == "decimal(21,2)"
         assert frame.schema["a_t"].dataType.simpleString() == "timestamp"
@@ -75,7 +76,7 @@ def test_a_column_may_have_any_name(document: dict[str, Any], spark: SparkSessio
     schema = "`we``ird.k` BIGINT, t TIMESTAMP, `select` TIMESTAMP"
     document["streams"]["a"]["source"]["schema"] = schema
     document["streams"]["a"] |= {"event_time": "select", "columns": {"k": "we`ird.k"}}
-    assert read_streams(PLAN, Bindings.model_validate(document), spark)["a"].columns == ["ts", "a_k", "a_t", "row"]
+    assert read_inputs(PLAN, Bindings.model_validate(document), spark).streams["a"].columns == ["ts", "a_k", "a_t", "row"]
 
 
 @pytest.mark.spark
@@ -150,7 +151,7 @@ def test_rows_that_can_be_in_no_result_are_left_out(document: dict[str, Any], sp
     not_let_in = [good.replace("1", number, 1) for number in ("-1", "0", "null")]
     document["streams"]["a"]["where"] = "k > 0"
     (tmp_path / "a" / "0.json").write_text("\n".join([good, *not_let_in, '{"k": 1, "t": "2026-01-01T00:00:00Z"}', '{"ts": "2026-01-01T00:00:00Z"}']))
-    frame = read_streams(PLAN, Bindings.model_validate(document), spark)["a"]
+    frame = read_inputs(PLAN, Bindings.model_validate(document), spark).streams["a"]
     writer = frame.writeStream.format("memory").queryName("present").option("checkpointLocation", str(tmp_path / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()
     assert [row.a_k for row in spark.table("present").collect()] == [1]
@@ -161,7 +162,7 @@ def test_names_that_spark_cannot_tell_apart_are_refused(document: dict[str, Any]
     query = make_query({"a": 1, "A": 1}, ["a.k = A.k"])
     document["streams"]["A"] = document["streams"].pop("b")
     with pytest.raises(BindingError, match="Spark cannot tell the streams a and A apart"):
-        read_streams(make_plan(query, ["a", "A"]), Bindings.model_validate(document), spark)
+        read_inputs(make_plan(query, ["a", "A"]), Bindings.model_validate(document), spark)
 
 
 @pytest.mark.parametrize(
@@ -179,14 +180,26 @@ def test_an_unknown_format_is_refused(value: object, says: str) -> None:
     assert str(raised.value) == says
 
 
-def test_a_plan_with_tables_is_refused_in_one_sentence() -> None:
-    document = PLAN.model_dump(mode="json")
-    document["query"]["tables"] = [{"name": "products", "rows": 10}, {"name": "customers", "rows": 10}]
-    joined = {**document["operators"][-1], "id": "join-9", "inputs": [document["operators"][-1]["id"], "products", "customers"]}
-    document["operators"].append({**joined, "states": [], "pipelines": []})
-    with pytest.raises(PlanError) as raised:
-        read_plan(document)
-    assert str(raised.value) == "/query/tables: this plan joins tables (products, customers), and pipelines on Spark join streams alone"
+def test_tables_of_a_plan_are_reached_as_they_can_be() -> None:
+    query = Query.model_validate(
+        {
+            "streams": [{"name": name, "rate": 1, "window": {"seconds": 5}} for name in "ab"],
+            "tables": [{"name": "t", "rows": 10, "access": [{"kind": "index", "bound": ["k"], "cpu": 1e-5}]}],
+            "predicates": [{"left": "a.k", "right": "b.k", "selectivity": 0.1}, {"left": "b.k", "right": "t.k", "selectivity": 0.1}],
+        }
+    )
+    read_plan(make_plan(query, ["a", "b", "t"], {"t": ["k"]}).model_dump(mode="json"))
+
+    def refused(document: dict[str, Any]) -> str:
+        with pytest.raises(PlanError) as raised:
+            read_plan(document)
+        return str(raised.value)
+
+    late = make_plan(query, ["a", "t", "b"], {"t": ["k"]}).model_dump(mode="json")
+    assert refused(late) == "/operators/0/pipelines/0/probes/0: join-1 asks t before anything has a value for its k"
+    assert refused(make_plan(query, ["a", "b", "t"]).model_dump(mode="json")) == "/query/tables/0/access: t offers no scan"
+    unsaid = make_plan(query, ["a", "b", "t"], {"t": ["k"]}).model_dump(mode="json") | {"tables": []}
+    assert refused(unsaid) == "/tables: the plan does not say whether t is kept or asked"
 
 
 def test_a_plan_survives_being_written_and_read() -> None:

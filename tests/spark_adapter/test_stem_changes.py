@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from models.plan import Plan
 from models.request import Query
 from spark_adapter.stem import operator, preparing
-from spark_adapter.stem.program import META, program_of
+from spark_adapter.stem.program import META
+from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.state import Notes
 from spark_adapter.stem.text import digest, program_from, text_of
 from spark_adapter.stem.windows import Windows

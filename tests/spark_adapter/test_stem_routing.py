@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from models.plan import Plan
 from spark_adapter.stem.probes import Effort
-from spark_adapter.stem.program import META, Route, program_of
+from spark_adapter.stem.program import META, Route
+from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.relayout import placed
 from spark_adapter.stem.routing import Routing, reordered
 from spark_adapter.stem.state import Notes
