@@ -22,6 +22,7 @@ from solvers.jtree.lower_bound import memory_lower_bound
 from solvers.jtree.search import Found, Problem, spread
 from solvers.model.point import Point
 from solvers.model.staircase import undominated
+from solvers.model.tree import probes_of
 from solvers.plan.builder import build_plan
 from solvers.plan.outcome import Outcome, proven, value_of
 from solvers.planner import begin, problem_of, search
@@ -51,7 +52,7 @@ def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
     problem = problem_of(request)
     begin(problem, progress)
     found = _search(problem, deadline.share(SEARCHING))
-    caching = deadline.share(CACHING)
+    caching = deadline.before_writing(2 * probes_of(found.best.tree)).share(CACHING)
     steps = _with_caches(problem, found, caching)
     termination = caching.termination(found.termination)
     written: dict[int, FrontierPoint] = {}
@@ -62,7 +63,7 @@ def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
         progress.found(points)
         progress.doing(f"writing {len(points)} plans")
         for place in spread(len(points), first):
-            if written and deadline.expired():
+            if written and deadline.before_writing(2 * probes_of(steps[place].point.tree)).expired():
                 termination = deadline.termination()
                 break
             progress.stopped()  # raises AbandonedError where nobody wants the rest any more

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from app.commands.numbers import port
 from app.commands.terminal import DONE
 
 __all__ = ["HELP", "add_arguments", "run"]
@@ -13,7 +14,7 @@ HELP = "answer requests over HTTP"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--port", type=port, default=8080)
 
 
 def run(arguments: argparse.Namespace) -> int:

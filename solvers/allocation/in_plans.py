@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from models.plan import Allocation, Allowance, Renewal, StreamShare, WindowSuggestion
@@ -50,6 +50,7 @@ SMALL = 8  # streams up to which plans that the search did not keep are tried as
 STEPS_PER_SECOND, MAX_STEPS = 60, 300  # of them, by the request's time limit: two milliseconds each, so that most of it is left
 MAX_PLANS = 12  # of those found, the ones with the least CPU at full load; the bound may end it sooner
 WORTH_THINNING = 0.05  # of the CPU cap: if keeping the windows takes less, letting in fewer tuples cannot free much
+ALLOWANCE_FIELDS = set(Allowance.model_fields)
 LEAST_RENEWAL = 0.2  # of full load, for subresults that no predicate speaks of
 
 
@@ -256,20 +257,30 @@ def _fits(problem: Problem, tree: Tree) -> bool:
     return point_of(problem.model, tree).memory_bytes <= problem.caps.memory_bytes
 
 
+def _allowances(shared: Shared, ids: dict[int, str], per_second: Sequence[float]) -> Iterator[Allowance]:
+    """How much of what arrives at each probe may go on. Not validated: a join of 200 inputs has 40,000 probes."""
+    graph, sizes = shared.graph, dict[int, float]()
+    for node, join in zip(shared.priced.nodes, shared.priced.joins, strict=True):
+        visited = visited_sizes(graph, join, sizes)
+        for k, child in enumerate(node.inputs):
+            block = join.blocks[k]
+            name = ids[block] if isinstance(child, Join) else graph.names[child]
+            arrivals = math.fsum(per_second[i] for i in bits(block))
+            first = 1.0 if isinstance(child, Join) else shared.shares[child]
+            for step, size in enumerate(visited[k][:-1]):
+                share = first if step == 0 else 1.0
+                figures = {"operator": ids[node.mask], "input": name, "step": step, "share": share, "rate": arrivals * size}
+                yield Allowance.trusted(figures, ALLOWANCE_FIELDS)
+
+
 def allocation_of(model: CostModel, shared: Shared) -> Allocation:
     """An allocation on the wire."""
     graph, priced = shared.graph, shared.priced
     ids = {node.mask: f"join-{number}" for number, node in enumerate(priced.nodes, 1)}
     per_second = [share / window for share, window in zip(shared.shares, shared.plan.windows, strict=True)]
-    allowances, sizes = [], dict[int, float]()
-    for node, join in zip(priced.nodes, priced.joins, strict=True):
-        for k, child in enumerate(node.inputs):
-            block = join.blocks[k]
-            name = ids[block] if isinstance(child, Join) else graph.names[child]
-            arrivals = math.fsum(per_second[i] for i in bits(block))
-            for step, size in enumerate(visited_sizes(graph, join, k, sizes)[:-1]):
-                share = shared.shares[child] if step == 0 and not isinstance(child, Join) else 1.0
-                allowances.append(Allowance(operator=ids[node.mask], input=name, step=step, share=share, rate=arrivals * size))
+    allowances = list(_allowances(shared, ids, per_second))
+    if not math.isfinite(sum(allowance.rate for allowance in allowances)):
+        allowances = [Allowance(**allowance.model_dump()) for allowance in allowances]  # which refuses what does not fit a double
     return Allocation(
         throughput=shared.throughput,
         saturation_throughput=model.rate(model.graph.all),

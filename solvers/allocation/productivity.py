@@ -29,6 +29,7 @@ from models.request import Costs
 from solvers.model.cost import PricedJoin, PricedTree, times
 from solvers.model.graph import JoinGraph, bits
 from solvers.model.tree import Join
+from solvers.model.wide_join import WideTerms, probing_along, sizes_along
 
 __all__ = ["Path", "PlanPaths", "Step", "Subresult", "path_of_steps", "paths_of_plan", "results_of", "visited_sizes"]
 
@@ -104,20 +105,45 @@ class PlanPaths:
     """Inputs before users."""
 
 
-def visited_sizes(graph: JoinGraph, join: PricedJoin, k: int, sizes: dict[int, float]) -> list[float]:
-    """The size of what a tuple of input k has visited before each of its probes, and after the last. `sizes` has known ones and takes up new ones."""
+def visited_sizes(graph: JoinGraph, join: PricedJoin, sizes: dict[int, float]) -> list[list[float]]:
+    """For each input the size of what its tuples have visited before each of their probes, and after the last. `sizes` has known ones and takes up
+    new ones."""
+    if isinstance(join.terms, WideTerms):
+        along: list[list[float]] = sizes_along(graph, join.terms.layout).tolist()
+        sizes.update({block: along[k][0] for k, block in enumerate(join.blocks)})
+        sizes[sum(join.blocks)] = along[0][-1]
+        return along
     for block in join.blocks:
         if block not in sizes:
             sizes[block] = graph.size(block)
-    visited = join.blocks[k]
-    found = [sizes[visited]]
-    for probe in join.pipelines[k].probes:
-        block = join.blocks[probe.target]
-        made = visited | block
-        if made not in sizes:
-            sizes[made] = graph.grown(sizes[visited], made, sizes[block], probe.predicates)
-        found.append(sizes[made])
-        visited = made
+    found = []
+    for k, visited in enumerate(join.blocks):
+        row = [sizes[visited]]
+        for probe in join.pipelines[k].probes:
+            block = join.blocks[probe.target]
+            made = visited | block
+            if made not in sizes:
+                sizes[made] = graph.grown(sizes[visited], made, sizes[block], probe.predicates)
+            row.append(sizes[made])
+            visited = made
+        found.append(row)
+    return found
+
+
+def _probing(graph: JoinGraph, costs: Costs, join: PricedJoin, sizes: dict[int, float]) -> list[list[float]]:
+    """For each input what all probes of one of its live tuples cost, as a list of parts."""
+    if isinstance(join.terms, WideTerms):
+        return [[cost] for cost in probing_along(graph, costs, join.terms, sizes)]
+    asked = {1 << table: graph.offers[table][place] for table, place in join.asked}
+    found = []
+    for k, visited in enumerate(visited_sizes(graph, join, sizes)):
+        weights: list[float] = []
+        for probe, before, after in zip(join.pipelines[k].probes, visited, visited[1:], strict=False):
+            per_tuple = costs.probe + (0.0 if probe.hashed else times(costs.scan, sizes[join.blocks[probe.target]]))
+            if probe.asked:
+                per_tuple = asked[join.blocks[probe.target]].cpu
+            weights += (times(per_tuple, before), times(costs.join, after))
+        found.append(weights)
     return found
 
 
@@ -127,23 +153,18 @@ def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree) -> PlanPat
     parts: list[list[float]] = [[] for _ in range(n)]
     keeping, subresults = [], []
     for number, (node, join) in enumerate(zip(priced.nodes, priced.joins, strict=True)):
-        asked = {1 << table: graph.offers[table][place] for table, place in join.asked}
+        probing = _probing(graph, costs, join, sizes)
         for k, child in enumerate(node.inputs):
             block = join.blocks[k]
             held = costs.insert + costs.delete if join.states[k].indexed else costs.append
             if not join.states[k].kept:
                 held = 0.0
-            visited = visited_sizes(graph, join, k, sizes)
-            weights = [times(held, visited[0])] if isinstance(child, Join) else []
-            if not isinstance(child, Join):
+            if isinstance(child, Join):
+                probing[k].append(times(held, sizes[block]))
+            else:
                 keeping.append(times(held, graph.rates[child]))
-            for probe, before, after in zip(join.pipelines[k].probes, visited, visited[1:], strict=False):
-                per_tuple = costs.probe + (0.0 if probe.hashed else times(costs.scan, sizes[join.blocks[probe.target]]))
-                if probe.asked:
-                    per_tuple = asked[join.blocks[probe.target]].cpu
-                weights += (times(per_tuple, before), times(costs.join, after))
             for i in bits(block):
-                parts[i] += weights
+                parts[i] += probing[k]
         if number < len(priced.nodes) - 1:
             subresults.append(Subresult(number, node.mask, sizes[node.mask]))
     windows = graph.window_seconds

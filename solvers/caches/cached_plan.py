@@ -138,7 +138,7 @@ def cached_plan(model: CostModel, attributes: Attributes, priced: PricedTree, us
     hits = [(c.segment, (1.0 - c.figures.miss_probability) * c.figures.lookups) for _, c in uses if not c.segment & ~tables]
     total = replace(
         priced,
-        cpu=math.fsum([*(term.value for term in priced.terms), *(term.value for term in adjustments)]),
+        cpu=math.fsum([*(part for join in priced.joins for part in join.exact), *(term.value for term in adjustments)]),
         memory_bytes=math.fsum([priced.memory_bytes, *(size for _, size in kept)]),
         adjustments=adjustments,
         cached=tuple(kept),

@@ -125,7 +125,7 @@ def candidate(model: CostModel, attributes: Attributes, pipelines: Pipelines, k:
 
 def prefix_candidates(model: CostModel, attributes: Attributes, pipelines: Pipelines, deadline: Deadline = NEVER) -> list[CacheCandidate]:
     """Every candidate under the prefix invariant; those of few inputs alone where time runs out."""
-    found = []
+    found: list[CacheCandidate] = []
     places = [{target: s for s, target in enumerate(order)} for order in pipelines.join.orders]
     for positions in prefix_sets(pipelines):
         if deadline.expired():
@@ -137,6 +137,8 @@ def prefix_candidates(model: CostModel, attributes: Attributes, pipelines: Pipel
             steps = [places[k][target] for target in members]
             first, last = min(steps), max(steps)
             if last - first + 1 == len(members):
+                if deadline.expired():
+                    return sorted(found, key=lambda c: (c.pipeline, c.first, c.last))
                 made = candidate(model, attributes, pipelines, k, first, last, streams_of(pipelines.join, positions))
                 if made is not None:
                     found.append(made)

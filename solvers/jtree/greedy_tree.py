@@ -12,10 +12,12 @@ import heapq
 from solvers.jtree.components import join_components
 from solvers.jtree.search import make_join
 from solvers.model.cost import CostModel
-from solvers.model.graph import bits
+from solvers.model.graph import DENSE, JoinGraph, bits
 from solvers.model.tree import Tree
 
 __all__ = ["greedy_plan", "greedy_tree"]
+
+MANY = 60  # neighbours of one stream, from which a table of all pairs is quicker than a heap
 
 
 def greedy_plan(model: CostModel) -> Tree:
@@ -26,6 +28,9 @@ def greedy_plan(model: CostModel) -> Tree:
 def greedy_tree(model: CostModel, component: int) -> Tree:
     """The greedy tree of one component."""
     graph = model.graph
+    crowded = len(graph.edges) > DENSE or max(near.bit_count() for near in graph.neighbours) > MANY
+    if crowded and not graph.observed:
+        return _in_a_dense_graph(graph, component)
     trees: dict[int, Tree] = {i: i for i in bits(component)}
     masks = {i: 1 << i for i in trees}
     sizes = {i: graph.window_tuples[i] for i in trees}
@@ -61,3 +66,40 @@ def greedy_tree(model: CostModel, component: int) -> Tree:
             heapq.heappush(heap, (ranked[pair], pair))
     (tree,) = trees.values()
     return tree
+
+
+def _in_a_dense_graph(graph: JoinGraph, component: int) -> Tree:
+    """The same over a table of all pairs, for graphs in which a join changes the sizes of many others: O(n³) with numpy, 10 ms for 200 streams."""
+    import numpy as np  # only in large graphs
+
+    streams = list(bits(component))
+    n = len(streams)
+    place = np.full(len(graph), -1, np.int64)
+    place[streams] = range(n)
+    columns = graph.columns
+    left, right = place[columns.left], place[columns.right]
+    inside = (left >= 0) & (right >= 0)
+    first, second = np.minimum(left, right)[inside], np.maximum(left, right)[inside]
+    selectivity, joined = np.ones((n, n)), np.zeros((n, n), np.bool_)
+    np.multiply.at(selectivity, (first, second), columns.selectivity[inside])
+    joined[first, second] = True
+    selectivity, joined = selectivity * selectivity.T, joined | joined.T
+    sizes = np.array([graph.window_tuples[i] for i in streams])
+    trees: list[Tree] = list(streams)
+    with np.errstate(over="ignore", invalid="ignore"):
+        ranked = np.where(np.triu(joined), sizes[:, None] * selectivity * sizes, np.inf)
+        for _ in range(n - 1):
+            a, b = divmod(int(ranked.argmin()), n)
+            if not joined[a, b]:  # all that is left overflows
+                a, b = (int(found[0]) for found in joined.nonzero())
+            sizes[a] = sizes[a] * selectivity[a, b] * sizes[b]
+            trees[a] = make_join((trees[a], trees[b]), ((1,), (0,)))
+            selectivity[a] *= selectivity[b]
+            joined[a] |= joined[b]
+            joined[a, a] = False
+            joined[:, b] = joined[b] = False
+            ranked[:, b] = ranked[b] = np.inf
+            selectivity[:, a], joined[:, a] = selectivity[a], joined[a]
+            near = np.where(joined[a], sizes[a] * selectivity[a] * sizes, np.inf)
+            ranked[a, a:], ranked[:a, a] = near[a:], near[:a]
+    return trees[0]

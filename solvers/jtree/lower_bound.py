@@ -30,6 +30,8 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,57 +127,81 @@ def smallest_joins(model: CostModel, component: int, deadline: Deadline = NEVER)
     """
     graph = model.graph
     streams = list(bits(component))
-    place = {stream: k for k, stream in enumerate(streams)}
     n = len(streams)
-    pairs: dict[tuple[int, int], int] = {}
-    edges = [edge for edge in graph.edges if component >> edge.left & 1]
-    for edge, logarithm in zip(edges, log2_floor([edge.selectivity for edge in edges]).tolist(), strict=True):
-        key = (min(place[edge.left], place[edge.right]), max(place[edge.left], place[edge.right]))
-        pairs[key] = pairs.get(key, 0) - logarithm
+    gains = _gains(graph, component)
     observed = _shrinking(graph, component)
     # Everything is doubled, so that a predicate's half for each of its ends is a whole number.
-    price = (2 * log2_floor([graph.window_tuples[stream] for stream in streams])).tolist()
-    shared = np.zeros((n, n), np.int64)
-    for (a, b), gain in pairs.items():
-        shared[a, b] = shared[b, a] = gain
-    quick = _quick_bounds(price, pairs, shared, sum(2 * gain for _, gain in observed))
-    arcs = len(pairs) + n + sum(subset.bit_count() for subset, _ in observed)
-    uncertain = [pair for pair, (_, exact) in quick.items() if not exact]
-    best = {pair: bound for pair, (bound, _) in quick.items()}
+    price = 2 * log2_floor([graph.window_tuples[stream] for stream in streams])
+    every_gain = sum(2 * gain for _, gain in observed)
+    first, second = np.triu(gains.joined, 1).nonzero()
+    bounds, exact = _quick_bounds(price, gains, (first, second), every_gain)
+    uncertain = (~exact).nonzero()[0].tolist()
+    arcs = len(first) + n + sum(subset.bit_count() for subset, _ in observed)
     if uncertain and not deadline.expired() and len(uncertain) <= MAX_CUTS and arcs <= MAX_ARCS:
-        cuts = _Cuts(price, pairs, [([place[i] for i in bits(subset)], gain) for subset, gain in observed])
+        place = {stream: k for k, stream in enumerate(streams)}
+        pairs = {(a, b): int(gains.shared[a, b]) for a, b in zip(first.tolist(), second.tolist(), strict=True)}
+        cuts = _Cuts(price.tolist(), pairs, [([place[i] for i in bits(subset)], gain) for subset, gain in observed])
         for pair in uncertain:
             if deadline.expired():
                 break
-            best[pair] = cuts.least_with(pair, best[pair])
-    least: list[int] = [-_NOTHING] * n
-    for pair, bound in best.items():
-        for k in pair:
-            least[k] = min(least[k], bound)
-    return [exp2_floor(bound >> 1) for bound in least]
+            bounds[pair] = cuts.least_with((int(first[pair]), int(second[pair])), int(bounds[pair]))
+    least = np.full(n, -_NOTHING, np.int64)
+    np.minimum.at(least, first, bounds)
+    np.minimum.at(least, second, bounds)
+    return [exp2_floor(bound >> 1) for bound in least.tolist()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Gains:
+    """Of the predicates of a component, by place in it."""
+
+    shared: NDArray[np.int64]
+    """−log2 of the selectivities between two streams."""
+    joined: NDArray[np.bool_]
+
+
+def _gains(graph: JoinGraph, component: int) -> _Gains:
+    """Kept with the graph's predicates, which a graph at other rates shares."""
+    known = graph.columns.derived
+    if component not in known:
+        place = np.full(len(graph), -1, np.int64)
+        streams = list(bits(component))
+        place[streams] = range(len(streams))
+        left, right = place[graph.columns.left], place[graph.columns.right]
+        inside = left >= 0
+        gain = -log2_floor(graph.columns.selectivity[inside])
+        shared, joined = np.zeros((len(streams), len(streams)), np.int64), np.zeros((len(streams), len(streams)), np.bool_)
+        for a, b in ((left[inside], right[inside]), (right[inside], left[inside])):
+            np.add.at(shared, (a, b), gain)
+            joined[a, b] = True
+        known[component] = _Gains(shared, joined)
+    found = known[component]
+    assert isinstance(found, _Gains)
+    return found
 
 
 def _quick_bounds(
-    price: list[int], pairs: dict[tuple[int, int], int], shared: NDArray[np.int64], every_gain: int
-) -> dict[tuple[int, int], tuple[int, bool]]:
+    price: NDArray[np.int64], gains: _Gains, pairs: tuple[NDArray[np.int64], NDArray[np.int64]], every_gain: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """For every joined pair: a bound of twice the logarithm of the smallest set around it, and whether the pair itself is that set.
 
     Any other stream k of the set brings its window, its predicates to the pair, and at most all its other predicates, of
     which it is charged half; those of the pair's own to k count in full. Observed sets are taken to be inside, all of them.
     """
-    own = np.array(price, np.int64) - shared.sum(axis=1)
-    partners: dict[int, list[int]] = {}
-    for a, b in pairs:
-        partners.setdefault(a, []).append(b)
-    result = {}
-    for a, others in partners.items():
-        brings = own - shared[a] - shared[others]
-        brings[:, a] = 0
-        brings[np.arange(len(others)), others] = 0
-        for b, gained in zip(others, np.minimum(brings, 0).sum(axis=1).tolist(), strict=True):
-            alone = price[a] + price[b] - 2 * pairs[a, b]
-            result[a, b] = (alone + gained - every_gain, gained == 0 and every_gain == 0)
-    return result
+    first, second = pairs
+    shared = gains.shared
+    own = price - shared.sum(axis=1)
+    gained = np.zeros(len(first), np.int64)
+    ends = np.searchsorted(first, np.arange(len(price) + 1))
+    for a, (start, end) in enumerate(pairwise(ends.tolist())):
+        if start < end:
+            others = second[start:end]
+            brings = own - shared[a] - shared[others]
+            brings[:, a] = 0
+            brings[np.arange(len(others)), others] = 0
+            gained[start:end] = np.minimum(brings, 0).sum(axis=1)
+    alone = price[first] + price[second] - 2 * shared[first, second]
+    return alone + gained - every_gain, (gained == 0) & (every_gain == 0)
 
 
 class _Cuts:
@@ -298,7 +324,7 @@ def largest_factor(model: CostModel, caps: Caps, least_cpu: Callable[[CostModel]
     high = 1.0
     while not refused(high):
         high *= 2.0
-        if high > 1e30:
+        if high > 1e30 or deadline.expired():
             return math.inf
     low = 0.0
     for _ in range(_HALVINGS):

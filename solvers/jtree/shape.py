@@ -21,7 +21,7 @@ from solvers.jtree.choice import choose
 from solvers.jtree.compiled.ledger import MAX_EXACT_INPUTS, Ledger
 from solvers.jtree.orders import best_orders
 from solvers.jtree.search import Problem, Shape, make_join, shape_of, sorted_inputs, tree_of_joins
-from solvers.model.cost import CostModel
+from solvers.model.cost import WIDE, CostModel
 from solvers.model.graph import bits
 from solvers.model.point import Point, point_of
 from solvers.model.staircase import undominated
@@ -45,6 +45,8 @@ __all__ = [
 MAX_PRICED = 24  # plans that are priced and returned; pricing 200 streams takes tens of milliseconds each
 MAX_REFINED = 40  # inputs up to which a wide join's orders are looked for again at the end
 LARGE = 60  # streams from which only the chosen plan is priced
+MEASURED = 20  # joins whose pricing is timed
+AT_ONCE = 0.25  # of the time of a probe of a narrow join takes one of a wide join, whose probes are priced and written over arrays
 AS_QUICK = 2.0  # times the probes of the quickest plan to write: one of the two has to be written, and milliseconds are no reason to prefer it
 
 
@@ -68,14 +70,18 @@ class Writing:
 
     @classmethod
     def measured(cls, model: CostModel, tree: Tree) -> Writing:
-        """Twice the time per probe of pricing one binary tree: writing a plan takes about as long as pricing it."""
+        """Twice the time per probe of pricing some joins of a binary tree: writing a plan takes about as long as pricing it."""
+        nodes = list(joins(tree))
+        some = nodes[:: max(1, len(nodes) // MEASURED)]
         began = time.monotonic()
         with suppress(RangeError):
-            model.price(tree)
-        return cls(2.0 * (time.monotonic() - began) / max(1, 2 * len(model.graph)))
+            for node in some:
+                model.price_join([leaf_mask(child) for child in node.inputs], node.orders)
+        return cls(2.0 * (time.monotonic() - began) / max(1, 2 * len(some)))
 
     def seconds(self, draft: Draft) -> float:
-        return self.seconds_per_probe * sum(len(inputs) * (len(inputs) - 1) for inputs in draft.shape.values())
+        probes = [(len(inputs), len(inputs) * (len(inputs) - 1)) for inputs in draft.shape.values()]
+        return self.seconds_per_probe * sum(count * AT_ONCE if inputs >= WIDE else count for inputs, count in probes)
 
     def before(self, deadline: Deadline, draft: Draft) -> Deadline:
         """The moment at which writing this plan has to begin."""

@@ -23,7 +23,6 @@ from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.search import Found, Problem
 from solvers.jtree.shape import Draft, Shape, Writing, draft_of, mjoin_shape, priced, sorted_inputs
-from solvers.model.graph import bits
 
 __all__ = ["optimize", "ranked_edges", "select_states", "state_selection"]
 
@@ -33,24 +32,8 @@ Edge = tuple[int, int]
 
 
 def ranked_edges(ledger: Ledger, top: int, inputs: tuple[int, ...]) -> list[tuple[float, int, Edge]]:
-    """(weight/frequency, top, pair of inputs) for every edge that the top join's probe orders follow."""
-    graph = ledger.model.graph
-    owner = {i: k for k, mask in enumerate(inputs) for i in bits(mask)}
-    near: list[set[int]] = [set() for _ in inputs]
-    for edge in graph.edges:
-        a, b = owner.get(edge.left, -1), owner.get(edge.right, -1)
-        if a != b and a >= 0 and b >= 0:
-            near[a].add(b)
-            near[b].add(a)
-    frequency: dict[Edge, int] = {}
-    for start, order in enumerate(ledger.join(inputs)[1]):
-        visited = {start}
-        for target in order:
-            for other in near[target] & visited:
-                pair = min(other, target), max(other, target)
-                frequency[pair] = frequency.get(pair, 0) + 1
-            visited.add(target)
-    return [(ledger.size(inputs[a] | inputs[b]) / count, top, (inputs[a], inputs[b])) for (a, b), count in frequency.items()]
+    """(weight/frequency, top, pair of inputs) for every edge that the top join's probe orders follow: each order follows each edge once."""
+    return [(size / len(inputs), top, (inputs[a], inputs[b])) for size, a, b in ledger.pairs(inputs)]
 
 
 def optimize(ledger: Ledger, shape: Shape, pair: Edge) -> tuple[float, tuple[int, ...], tuple[int, ...]]:

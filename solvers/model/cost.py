@@ -24,6 +24,7 @@ from solvers.model.graph import SMALL, JoinGraph, Offer, bits
 from solvers.model.tree import Asked, Join, Tree, joins, leaf_mask
 
 __all__ = [
+    "WIDE",
     "CostModel",
     "PricedJoin",
     "PricedPipeline",
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 
+WIDE = 16  # inputs of a join in a large graph from which its figures are computed over arrays
 TINIEST = 1e-290  # the least rate, the least window in seconds and the least 1/T of one: products with smaller figures lose digits
 LARGEST = 1e290  # the largest of these
 
@@ -69,7 +71,7 @@ class PricedProbe(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PricedPipeline:
-    probes: tuple[PricedProbe, ...]
+    probes: Sequence[PricedProbe]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,9 @@ class PricedJoin:
     states: tuple[PricedState, ...]
     pipelines: tuple[PricedPipeline, ...]
     cpu: float
-    terms: tuple[Term, ...]
+    terms: Sequence[Term]
     exact: tuple[float, ...]
-    """A few numbers that add up to the exact sum of the terms, without rounding."""
+    """A few numbers that add up to the exact sum of the terms, without rounding; of a wide join in a large graph its CPU alone."""
     asked: Asked = ()
 
 
@@ -255,6 +257,11 @@ class CostModel:
         costs, graph, edges, binary = self.costs, self.graph, self.graph.edges, len(blocks) == 2
         probe, join = costs.probe, costs.join
         sizes = {} if sizes is None else sizes
+        if len(blocks) >= WIDE and not (self._small or graph.observed or graph.tables):
+            from solvers.model.wide_join import price_wide_join  # numpy takes a while to import
+
+            if (wide := price_wide_join(self, blocks, orders, sizes)) is not None:
+                return wide
         for block in blocks:
             if block not in sizes:
                 sizes[block] = graph.size(block)

@@ -11,10 +11,10 @@ overflows (to infinity), never an intermediate; a result below the range becomes
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from models.request import Comparison, Query, Stream
 from models.table import Table
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["SMALL", "Edge", "JoinGraph", "Offer", "bits", "freshness_of", "inputs_of", "join_graph", "product"]
+__all__ = ["DENSE", "SMALL", "Edge", "JoinGraph", "Offer", "bits", "freshness_of", "inputs_of", "join_graph", "product"]
 
 MODERATE = 900  # binary digits by which all factors together may differ from 1; a double has 1022
 LOOKED_THROUGH = 100  # observed sets up to which a loop is faster than numpy
 REMEMBERED = 1 << 12  # sets whose members are remembered, of all graphs together: at most seven megabytes, where all have 200 streams
+DENSE = 1_000  # predicates of a graph from which the size of a set is computed over arrays
+AT_ONCE = 1_000  # mantissas that are multiplied as they are: none is below 1/2, and a double goes down to 2^-1022
+LONG = 32  # binary digits of a set that is taken apart one by one
 SMALL = 24  # streams up to which a set's size and predicates are found from the set itself and remembered: few enough sets are ever asked for
 
 
@@ -38,6 +41,8 @@ def bits(mask: int) -> tuple[int, ...]:
     >>> bits(0b1010)
     (1, 3)
     """
+    if mask >> LONG:
+        return tuple([i for i, digit in enumerate(f"{mask:b}"[::-1]) if digit == "1"])  # four times as fast where there are many
     found = []
     while mask:
         low = mask & -mask
@@ -62,8 +67,21 @@ def product(factors: Iterable[float]) -> float:
         return math.inf
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+def _product_at_once(factors: NDArray[np.float64], more: tuple[float, ...] = ()) -> float:
+    """The same of hundreds of factors."""
+    import numpy as np  # only in large graphs
+
+    mantissas, exponents = np.frexp(factors)
+    pieces, carried = np.frexp(np.multiply.reduceat(mantissas, range(0, len(mantissas), AT_ONCE)))
+    parts = [math.frexp(factor) for factor in more]
+    mantissa = math.prod([*pieces.tolist(), *(part for part, _ in parts)])
+    try:
+        return math.ldexp(mantissa, int(exponents.sum() + carried.sum()) + sum(power for _, power in parts))
+    except OverflowError:
+        return math.inf
+
+
+class Edge(NamedTuple):
     """A predicate between two streams."""
 
     left: int
@@ -74,6 +92,29 @@ class Edge:
     @property
     def mask(self) -> int:
         return 1 << self.left | 1 << self.right
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Predicates as arrays, in the order of the query."""
+
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    equality: NDArray[np.bool_]
+    selectivity: NDArray[np.float64]
+    derived: dict[int, object] = field(default_factory=dict)
+    """What bounds keep of them, by set of streams: it is the same at all rates."""
+
+    @classmethod
+    def of(cls, edges: Sequence[Edge]) -> Columns:
+        import numpy as np  # only in large graphs
+
+        return cls(
+            np.array([edge.left for edge in edges], np.int64),
+            np.array([edge.right for edge in edges], np.int64),
+            np.array([edge.equality for edge in edges], np.bool_),
+            np.array([edge.selectivity for edge in edges], np.float64),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,19 +181,38 @@ class JoinGraph:
     @cached_property
     def neighbours(self) -> tuple[int, ...]:
         """For each stream the set of streams it shares a predicate with."""
-        return self._neighbours(self.edges)
+        return self._neighbours(equal=False)
 
     @cached_property
     def equal_neighbours(self) -> tuple[int, ...]:
         """For each stream the set of streams it shares an equality predicate with."""
-        return self._neighbours(edge for edge in self.edges if edge.equality)
+        return self._neighbours(equal=True)
 
-    def _neighbours(self, edges: Iterable[Edge]) -> tuple[int, ...]:
+    def _neighbours(self, equal: bool) -> tuple[int, ...]:
+        if len(self.edges) > DENSE:
+            return self._neighbours_at_once(equal)
         masks = [0] * len(self.names)
-        for edge in edges:
-            masks[edge.left] |= 1 << edge.right
-            masks[edge.right] |= 1 << edge.left
+        for edge in self.edges:
+            if edge.equality or not equal:
+                masks[edge.left] |= 1 << edge.right
+                masks[edge.right] |= 1 << edge.left
         return tuple(masks)
+
+    def _neighbours_at_once(self, equal: bool) -> tuple[int, ...]:
+        """The same from a table of all pairs."""
+        import numpy as np  # only in large graphs
+
+        columns = self.columns
+        counted = columns.equality if equal else np.ones(len(self.edges), np.bool_)
+        left, right = columns.left[counted], columns.right[counted]
+        joined = np.zeros((len(self.names), len(self.names)), np.bool_)
+        joined[left, right] = joined[right, left] = True
+        return tuple(int.from_bytes(row.tobytes(), "little") for row in np.packbits(joined, axis=1, bitorder="little"))
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The predicates as arrays."""
+        return Columns.of(self.edges)
 
     @cached_property
     def _observed_sets(self) -> dict[int, float]:
@@ -283,6 +343,8 @@ class JoinGraph:
     def size(self, mask: int) -> float:
         """size(S) = Π w_i · σ(S): tuples of S that are live at any time. Infinity where it overflows."""
         size = self._sizes.get(mask)
+        if size is None and len(self.edges) > DENSE and not self.observed:
+            size = self._sizes[mask] = self._size_at_once(mask)
         if size is None:
             taken, left_over = self.factors(mask)
             windows, edges = self.window_tuples, self.edges
@@ -292,6 +354,16 @@ class JoinGraph:
             factors += [edges[p].selectivity for p in left_over]
             size = self._sizes[mask] = math.prod(factors) if self._moderate else product(factors)
         return size
+
+    def _size_at_once(self, mask: int) -> float:
+        """The same over arrays, mantissas and exponents apart."""
+        import numpy as np  # only in large graphs
+
+        inside = np.zeros(len(self.names), np.bool_)
+        inside[list(bits(mask))] = True
+        columns = self.columns
+        chosen = columns.selectivity[inside[columns.left] & inside[columns.right]]
+        return _product_at_once(np.concatenate([np.array(self.window_tuples)[inside], chosen]))
 
     @cached_property
     def _moderate(self) -> bool:
@@ -307,6 +379,9 @@ class JoinGraph:
         """
         if self.observed or len(self.names) <= SMALL:
             return self.size(union)
+        between = tuple(between)
+        if len(between) > AT_ONCE // 10:
+            return _product_at_once(self.columns.selectivity[list(between)], (size, other_size))
         return product([size, other_size, *(self.edges[p].selectivity for p in between)])
 
     def most_probes(self) -> int:
@@ -319,7 +394,7 @@ class JoinGraph:
 
     def scaled(self, factor: float) -> JoinGraph:
         """The same graph with all rates multiplied by `factor`."""
-        return JoinGraph(
+        graph = JoinGraph(
             names=self.names,
             rates=tuple(rate * factor for rate in self.rates),
             window_seconds=tuple(t / factor if rows else t for t, rows in zip(self.window_seconds, self.row_windows, strict=True)),
@@ -330,6 +405,8 @@ class JoinGraph:
             observed=self.observed,
             offers=self.offers,
         )
+        graph.__dict__["columns"] = self.columns  # which do not depend on rates
+        return graph
 
 
 def inputs_of(query: Query) -> list[Stream | Table]:
@@ -371,13 +448,13 @@ def join_graph(query: Query) -> JoinGraph:
         row_windows=(*(n is not None for n in rows), *(True for _ in tables)),
         tuple_bytes=tuple(entry.tuple_bytes for entry in inputs_of(query)),
         edges=tuple(
-            Edge(
-                position[predicate.left.split(".", 1)[0]],
-                position[predicate.right.split(".", 1)[0]],
-                predicate.op is Comparison.EQ,
-                selectivity_of(query, p),
-            )
-            for p, predicate in enumerate(query.predicates)
+            [
+                Edge(position[left[: left.index(".")]], position[right[: right.index(".")]], op is Comparison.EQ, selectivity)
+                for left, right, op, selectivity in (
+                    (p.left, p.right, p.op, p.selectivity if p.selectivity is not None else selectivity_of(query, k))
+                    for k, p in enumerate(query.predicates)
+                )
+            ]
         ),
         observed=tuple((mask, selectivity) for _, _, mask, selectivity in observed),
         offers=(*(() for _ in streams), *(_offers(query, table, bit) for table in tables)) if tables else (),

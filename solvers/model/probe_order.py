@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from solvers.common.deadline import NEVER, Deadline
 from solvers.common.tolerances import TIED
 from solvers.model.cost import CostModel, PricedJoin
-from solvers.model.graph import bits
+from solvers.model.graph import DENSE, Edge, JoinGraph, bits
 
 __all__ = ["TIED", "Orders", "best_join", "best_orders", "orders_by_rank", "orders_by_unions"]
 
@@ -71,7 +71,7 @@ def _blocks(model: CostModel, masks: Sequence[int]) -> _Blocks:
     owner = {i: k for k, mask in enumerate(masks) for i in bits(mask)}
     adjacent, hashable = [0] * m, [0] * m
     selectivity: list[dict[int, float]] = [{} for _ in range(m)]
-    for edge in graph.edges:
+    for edge in _across(graph, owner) if len(graph.edges) > DENSE else graph.edges:
         a, b = owner.get(edge.left), owner.get(edge.right)
         if a is None or b is None or a == b:
             continue
@@ -80,6 +80,16 @@ def _blocks(model: CostModel, masks: Sequence[int]) -> _Blocks:
             hashable[here] |= edge.equality << there
             selectivity[here][there] = selectivity[here].get(there, 1.0) * edge.selectivity
     return _Blocks(model, tuple(masks), tuple(graph.size(mask) for mask in masks), tuple(adjacent), tuple(hashable), tuple(selectivity))
+
+
+def _across(graph: JoinGraph, owner: dict[int, int]) -> list[Edge]:
+    """The predicates between two blocks, of a graph with many others."""
+    import numpy as np  # only in large graphs
+
+    place = np.full(len(graph), -1, np.int64)
+    place[list(owner)] = list(owner.values())
+    left, right = place[graph.columns.left], place[graph.columns.right]
+    return [graph.edges[p] for p in ((left != right) & (left >= 0) & (right >= 0)).nonzero()[0].tolist()]
 
 
 def best_orders(model: CostModel, masks: Sequence[int]) -> tuple[Orders, bool]:
@@ -100,6 +110,8 @@ def orders_by_unions(model: CostModel, masks: Sequence[int], deadline: Deadline 
     if len(masks) == 2:
         return (1,), (0,)
     blocks = _blocks(model, masks)
+    if _least_unions(blocks) > MAX_UNIONS:
+        return None
     layers = _unions(blocks, deadline)
     return None if layers is None else _by_backward_pass(blocks, layers)
 
@@ -124,6 +136,17 @@ def best_join(model: CostModel, masks: Sequence[int]) -> PricedJoin:
 
 _Layer = dict[int, tuple[float, int]]
 """Unions of as many blocks, each with its size and the blocks next to one of its own."""
+
+
+def _least_unions(blocks: _Blocks) -> int:
+    """At least so many unions are reachable.
+
+    One per interval where the blocks form a chain, and more in any other connected graph; those of a block with any of its neighbours; and all
+    without any of the blocks that have one neighbour alone. All joined pairs.
+    """
+    degrees = [mask.bit_count() for mask in blocks.adjacent]
+    m = len(degrees)
+    return max(m * (m + 1) // 2 if sum(degrees) >= 2 * (m - 1) else 0, 1 << max(degrees), 1 << degrees.count(1), m + sum(degrees) // 2)
 
 
 def _unions(blocks: _Blocks, deadline: Deadline) -> list[_Layer] | None:

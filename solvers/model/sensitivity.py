@@ -14,14 +14,15 @@ Only +, −, ×, ÷ and comparisons are used: the same figures on every machine.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.model.cost import CostModel, PricedTree
-from solvers.model.graph import JoinGraph, bits
+from solvers.model.cost import CostModel, PricedTree, Term
+from solvers.model.graph import DENSE, JoinGraph, bits
 from solvers.model.point import Caps
+from solvers.model.wide_join import WideTerms
 
 MAX_WORK = 1_000_000  # terms times predicates that are looked at one by one: a quarter of a second
 MAX_WORK_AT_ONCE = 40_000_000  # the same over arrays
@@ -31,8 +32,7 @@ AT_ONCE = 2_048  # sets in one array: with as many predicates as a clique of 60 
 __all__ = ["Interval", "headroom", "lists_selectivities", "validity"]
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """Where a statistic may lie; None is no end."""
 
     statistic: str
@@ -46,6 +46,11 @@ def _kept(priced: PricedTree, graph: JoinGraph) -> list[tuple[int, float]]:
     leaves = [(1 << i, graph.window_tuples[i] * model_bytes[i]) for i in bits(priced.leaves)]
     inner = [(node.mask, priced.sizes[node.mask] * math.fsum(model_bytes[i] for i in bits(node.mask))) for node in priced.nodes[:-1]]
     return [*leaves, *inner, *priced.cached]
+
+
+def _narrow_terms(priced: PricedTree) -> list[Term]:
+    """The terms of all joins but for those that have them as arrays."""
+    return [*(term for join in priced.joins if not isinstance(join.terms, WideTerms) for term in join.terms), *priced.adjustments]
 
 
 def _by_rows(graph: JoinGraph) -> int:
@@ -111,7 +116,10 @@ def headroom(priced: PricedTree, graph: JoinGraph, caps: Caps) -> float | None:
     if math.isfinite(caps.cpu):
         parts: list[tuple[int, float]] = []
         shares: dict[int, float] = {}
-        for term in priced.terms:
+        for join in priced.joins:
+            if isinstance(join.terms, WideTerms):
+                parts += join.terms.by_degree(rows, [_row_share(graph, block, rows) for block in join.blocks])
+        for term in _narrow_terms(priced):
             degree = ((term.made | term.scanned) & ~rows).bit_count()
             if term.arriving not in shares:
                 shares[term.arriving] = _row_share(graph, term.arriving, rows)
@@ -144,7 +152,7 @@ def validity(priced: PricedTree, model: CostModel, caps: Caps) -> list[Interval]
     rows = _by_rows(graph) & ~graph.tables  # a table's own statistic is its rows: what it makes grows with them
     cpu_of_set: dict[tuple[int, int], list[float]] = {}
     cpu_of_arrival: dict[int, list[float]] = {}
-    for term in priced.terms:
+    for term in _narrow_terms(priced):
         cpu_of_set.setdefault((term.made, term.scanned), []).append(term.value)
         if term.arriving & rows:
             cpu_of_arrival.setdefault(term.arriving, []).append(term.value)
@@ -154,6 +162,12 @@ def validity(priced: PricedTree, model: CostModel, caps: Caps) -> list[Interval]
     n, m = len(graph), len(graph.edges) if lists_selectivities(priced, graph) else 0
     moved = _moved_at_once if len(sets) * n > ONE_BY_ONE and not graph.observed else _moved_one_by_one
     cpu, memory = moved(graph, sets, rows, m), moved(graph, kept, rows, m)
+    for join in priced.joins:
+        if isinstance(join.terms, WideTerms):
+            cpu = [value + more for value, more in zip(cpu, join.terms.moved(rows, m).tolist(), strict=True)]
+            for block, value in zip(join.blocks, join.terms.totals().tolist(), strict=True) if rows else ():
+                if block & rows:
+                    cpu_of_arrival.setdefault(block, []).append(value)
     for arriving, values in cpu_of_arrival.items():
         per_second = model.per_second(arriving)
         for i in bits(arriving & rows):
@@ -209,20 +223,28 @@ def _moved_at_once(graph: JoinGraph, parts: _Parts, rows: int, m: int) -> list[f
     """The same sums for thousands of sets of a large graph: row by row over arrays, 0.05 s where one by one takes a second.
 
     Rows are added in their order, so figures are the same on every machine. Only where nothing is observed: then a predicate counts
-    in every set that holds both its ends.
+    in every set that holds both its ends; where there are many predicates, that is looked up in a table of all pairs of streams.
     """
     n = len(graph)
     width = (n + 7) // 8
     moved = np.zeros(n + m)
     counted = np.array([not rows >> i & 1 for i in range(n)])
-    left, right = np.array([edge.left for edge in graph.edges[:m]], np.int64), np.array([edge.right for edge in graph.edges[:m]], np.int64)
+    left, right = graph.columns.left[:m], graph.columns.right[:m]
+    table = np.zeros((n, n)) if m > DENSE else None
     for start in range(0, len(parts), AT_ONCE):
         chunk = parts[start : start + AT_ONCE]
         values = np.array([value for _, value in chunk])[:, None]
         inside = [_as_rows([part[k] for part, _ in chunk], n, width) for k in (0, 1)]
         moved[:n] += np.add.reduce(np.where((inside[0] | inside[1]) & counted, values, 0.0), axis=0)
+        if table is not None:
+            for value, *masks in zip(values[:, 0].tolist(), *inside, strict=True):
+                for members in (mask.nonzero()[0] for mask in masks):
+                    table[members[:, None], members] += value
+            continue
         for rows_inside in inside if m else ():
             moved[n:] += np.add.reduce(np.where(rows_inside[:, left] & rows_inside[:, right], values, 0.0), axis=0)
+    if table is not None:
+        moved[n:] = table[left, right]
     return [float(value) for value in moved]
 
 

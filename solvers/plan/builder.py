@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from models.fingerprint import fingerprint
 from models.plan import (
@@ -11,7 +12,9 @@ from models.plan import (
     Cost,
     Operator,
     OperatorKind,
+    Pipeline,
     Plan,
+    Probe,
     Proof,
     Shortfall,
     Validity,
@@ -23,11 +26,14 @@ from solvers.model.cost import PricedProbe, PricedTree
 from solvers.model.graph import JoinGraph, bits
 from solvers.model.sensitivity import headroom, validity
 from solvers.model.tree import Join, Tree
+from solvers.model.wide_join import WideProbes
 from solvers.plan.explanation import explain, warnings_of
 from solvers.plan.outcome import Outcome, value_of
 from solvers.plan.tables import tables_of
 
 BRIEF = "The time limit left no time to work out allocation, validity and the reasons for this plan."
+
+PROBE_FIELDS, VALIDITY_FIELDS = set(Probe.model_fields), set(Validity.model_fields)
 
 __all__ = ["build_plan", "gap_of", "normalised", "operators_of"]
 
@@ -44,26 +50,12 @@ def normalised(query: Query, graph: JoinGraph) -> Query:
 
 
 def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
-    """The joins of a priced tree, flat, inputs before users, the root last.
-
-    Each operator is validated as one dictionary: a join of 200 inputs has 40,000 probes, and making their objects one by one takes a third of
-    a second.
-    """
+    """The joins of a priced tree, flat, inputs before users, the root last."""
     model, graph = problem.model, problem.model.graph
     ids = {node.mask: f"join-{number}" for number, node in enumerate(priced.nodes, 1)}
 
     def name(tree: Tree) -> str:
         return ids[tree.mask] if isinstance(tree, Join) else graph.names[tree]
-
-    def probe_of(inputs: list[str], probe: PricedProbe) -> dict[str, object]:
-        return {
-            "target": inputs[probe.target],
-            "algorithm": Algorithm.LOOKUP if probe.asked else Algorithm.HASH if probe.hashed else Algorithm.NESTED_LOOP,
-            "predicates": probe.predicates,
-            "rate_in": probe.rate_in,
-            "rate_out": probe.rate_out,
-            "cpu": probe.cpu,
-        }
 
     operators = []
     for node, join in zip(priced.nodes, priced.joins, strict=True):
@@ -82,15 +74,32 @@ def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
                     "state_bytes": 0.0 if root else size * model.tuple_bytes(node.mask),
                     "cpu": join.cpu,
                     "states": [{"input": inputs[k], "indexed": state.indexed, "cpu": state.cpu} for k, state in enumerate(join.states) if state.kept],
-                    "pipelines": [
-                        {"input": inputs[k], "probes": [probe_of(inputs, probe) for probe in pipeline.probes]}
-                        for k, pipeline in enumerate(join.pipelines)
-                        if pipeline.probes
-                    ],
+                    "pipelines": [_pipeline(inputs, k, pipeline.probes) for k, pipeline in enumerate(join.pipelines) if pipeline.probes],
                 }
             )
         )
     return operators
+
+
+def _pipeline(inputs: list[str], k: int, priced: Sequence[PricedProbe]) -> Pipeline:
+    """One pipeline on the wire. Its probes are not validated: a join of 200 inputs has 40,000 of them, and that would take half a second."""
+    probes = [
+        Probe.trusted(
+            {
+                "target": inputs[target],
+                "algorithm": Algorithm.LOOKUP if asked else Algorithm.HASH if hashed else Algorithm.NESTED_LOOP,
+                "predicates": list(predicates),
+                "rate_in": rate_in,
+                "rate_out": rate_out,
+                "cpu": cpu,
+            },
+            PROBE_FIELDS,
+        )
+        for target, hashed, rate_in, rate_out, cpu, predicates, asked in (priced.fields() if isinstance(priced, WideProbes) else priced)
+    ]
+    finite = math.isfinite(sum([probe.rate_in + probe.rate_out + probe.cpu for probe in probes]))
+    # Only a sum of figures that all fit a double is finite; where it is not, validation says which of them do not, if any.
+    return Pipeline.model_validate({"input": inputs[k], "probes": probes if finite else [probe.model_dump() for probe in probes]})
 
 
 def gap_of(problem: Problem, value: float, bound: float | None) -> float | None:
@@ -163,7 +172,7 @@ def build_plan(problem: Problem, outcome: Outcome) -> Plan:
         caches=caches,
         allocation=relief.allocation if relief else None,
         shortfall=shortfall,
-        validity=[Validity(statistic=entry.statistic, low=entry.low, high=entry.high) for entry in intervals],
+        validity=[Validity.trusted(entry._asdict(), VALIDITY_FIELDS) for entry in intervals],
         explanation=explain(problem, outcome, total, shortfall) + (cached.sentences(outcome.tree.best.cpu) if cached else []),
         warnings=([BRIEF] if outcome.brief else []) + warnings_of(problem, priced, tables),
     )

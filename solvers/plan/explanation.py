@@ -15,6 +15,7 @@ from solvers.model.cost import CostModel, PricedJoin, PricedTree
 from solvers.model.probe_order import best_join
 from solvers.model.sensitivity import lists_selectivities
 from solvers.model.tree import Join, leaf_mask
+from solvers.model.wide_join import WideProbes
 from solvers.plan.outcome import Outcome
 from solvers.plan.tables import reasons, waiting_warnings
 
@@ -119,7 +120,9 @@ def _probe_orders(model: CostModel, priced: PricedTree) -> list[str]:
             for k, pipeline in enumerate(join.pipelines):
                 if not pipeline.probes:
                     continue  # a table
-                pipelines.append((-math.fsum(probe.cpu for probe in pipeline.probes), node.mask, k, join))
+                probes = pipeline.probes
+                cpu = probes.cpu() if isinstance(probes, WideProbes) else math.fsum(probe.cpu for probe in probes)
+                pipelines.append((-cpu, node.mask, k, join))
     pipelines.sort(key=lambda entry: entry[:3])
     sentences = (_first_step(model, join, k) for _, _, k, join in pipelines)
     return list(islice((sentence for sentence in sentences if sentence), SENTENCES_PER_TOPIC))
@@ -170,9 +173,10 @@ def warnings_of(problem: Problem, priced: PricedTree, tables: list[TableAccess])
         warnings.append("The plan is too wide to say for each selectivity where it stays qualified: validity lists rates only.")
     if problem.model.rate(graph.all) == 0.0:
         warnings.append("By its selectivities the query has no results.")
+    by_equalities = all(edge.equality for edge in graph.edges) and len(graph.components) == 1  # then every probe follows one
     scans = [
         f"{graph.label(join.blocks[k])} scans {graph.label(join.blocks[probe.target])}"
-        for join in priced.joins
+        for join in (() if by_equalities else priced.joins)
         for k, pipeline in enumerate(join.pipelines)
         for probe in pipeline.probes
         if not probe.hashed and not probe.asked and not graph.hashable(graph.all & ~join.blocks[probe.target], join.blocks[probe.target])

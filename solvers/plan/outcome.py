@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from models.method import Compiled
 from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.caches.cached_plan import CachedPlan
-from solvers.caches.claims import least_of_all, with_caches_allowed
+from solvers.caches.claims import least_cpu, least_of_all, with_caches_allowed
 from solvers.caches.in_plans import chosen_together
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED
@@ -17,9 +18,12 @@ from solvers.jtree.choice import objective_value
 from solvers.jtree.search import Found, Problem, structure_key
 from solvers.model.point import Point
 from solvers.model.sensitivity import headroom
+from solvers.model.tree import probes_of
 
 if TYPE_CHECKING:
     from solvers.allocation.in_plans import Relief
+
+MANY_PROBES = 20_000  # of a join of 142 inputs: writing them down takes a tenth of a second, and who may probe how much as long again
 
 __all__ = ["Outcome", "allocated", "chosen", "of_shape", "proven", "value_of"]
 
@@ -65,19 +69,50 @@ def allocated(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome
         return outcome
     from solvers.allocation.in_plans import relieve  # requests that fit do without it
 
+    if _hurried(outcome, deadline):
+        return replace(outcome, brief=True, termination=deadline.termination(outcome.termination))
     relief = relieve(problem, outcome.tree, deadline)
     return replace(outcome, found=relief.found, relief=relief, termination=deadline.termination(outcome.termination))
 
 
+def _hurried(outcome: Outcome, deadline: Deadline) -> bool:
+    """Whether the plan has so many probes that writing it takes all the time there is left: then what can be done without is left out."""
+    return probes_of(outcome.found.best.tree) > MANY_PROBES and deadline.expired()
+
+
 def proven(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome:
     """What is proven of the plan, now that caches may be used as well."""
+    outcome = replace(outcome, brief=outcome.brief or _hurried(outcome, deadline))
     value = value_of(problem, outcome.found.best, outcome.cached)
-    least = outcome.least
-    if least is None:
-        least = least_of_all(problem, outcome.tree, deadline)
-        if outcome.tree.best.cpu > least * ROUNDED and (joint := chosen_together(problem, deadline)) is not None:
-            least = max(least, joint.least_cpu)
-    return replace(outcome, found=with_caches_allowed(problem, outcome.tree, outcome.found, value, least, deadline))
+    least = _least(problem, outcome, deadline) if outcome.least is None else outcome.least
+    found = with_caches_allowed(problem, outcome.tree, outcome.found, value, least, deadline)
+    return replace(outcome, found=found, tree=_of_trees(problem, outcome.tree, found))
+
+
+def _least(problem: Problem, outcome: Outcome, deadline: Deadline) -> float:
+    """A lower bound of the CPU of all plans.
+
+    A plan without caches by a method without compiled code has the bound that needs none either: loading the code takes longer than the method.
+    """
+    if problem.options.method.can.compiled is Compiled.NONE and outcome.cached is None:
+        return least_cpu(problem.model)
+    tree = outcome.tree
+    least = least_of_all(problem, tree, deadline)
+    if tree.best.cpu > least * ROUNDED and (joint := chosen_together(problem, deadline)) is not None:
+        least = max(least, joint.least_cpu)
+    return least
+
+
+def _of_trees(problem: Problem, tree: Found, found: Found) -> Found:
+    """`tree` with what a claim about all plans says of those without caches: a bound of all is a bound of them, and a best of all their best."""
+    if found.proof is Proof.NONE or (tree.proof is Proof.OPTIMAL and problem.caps.admit(tree.best)):
+        return tree
+    bounds = [claimed.bound for claimed in (tree, found) if claimed.proof is not Proof.NONE and claimed.bound is not None]
+    # That nothing fits may be proven by a bound that is looser than the one of all plans.
+    tightest = (min if problem.objective is Objective.MAX_HEADROOM else max)(bounds, default=None)
+    settled = found.proof is Proof.OPTIMAL and (found.best is tree.best or not problem.caps.admit(found.best))
+    proof = Proof.OPTIMAL if settled or tree.proof is Proof.OPTIMAL else Proof.BOUNDED if bounds else tree.proof
+    return replace(tree, proof=proof, bound=tightest)
 
 
 def value_of(problem: Problem, point: Point, cached: CachedPlan | None) -> float:

@@ -25,6 +25,8 @@ Misses = Mapping[tuple[int, int, int], float]
 
 def _reached(model: CostModel, priced: PricedTree, misses: Misses) -> Iterator[tuple[int, Offer | None, float]]:
     """(table, its index where it is asked, tuples a second that look for partners in it; of an index those that no kept answer serves)."""
+    if not model.graph.tables:
+        return
     arriving: dict[int, list[float]] = {table: [] for table in bits(model.graph.tables)}
     asked: dict[int, Offer] = {}
     for number, join in enumerate(priced.joins):

@@ -8,6 +8,7 @@ Sets of plans, each part of the next: the running tree in other probe orders, wi
   allocation  where load has to be shed, the best shares for the running tree; where it has not any more, none
   tree        what `planner.best` finds
 
+Where all plans are searched with a bound, that comes first: if no plan can bring the gain, only the best of all is looked at.
 Where the running plan does not fit, a plan that fits with room is looked for before one that just fits: the next flicker would change it again.
 """
 
@@ -17,6 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from models.plan import Termination
+from models.request import Objective
+from solvers.caches.claims import can_exist
 from solvers.caches.given import cached_at
 from solvers.caches.in_plans import Known, caches_in_plans
 from solvers.common.deadline import Deadline
@@ -51,18 +54,33 @@ def attempts(question: Question, deadline: Deadline) -> Iterator[Attempt]:
     shape = replace(now, shape_given=True)
     shedding = way.shares is not None
     known = Known()
+    found = None
+    if now.options.method.can.whole_frontier and question.running.fits and not way.places and not shedding:
+        found = best(now, deadline, known)
+        if not _promising(question, found):
+            yield _attempt(now, found)
+            return
     best_orders = reordered(now, way.tree, (), deadline)
     if shedding:
         yield _attempt(shape, allocated(shape, _with_caches(question, best_orders, known, deadline), deadline))
     else:
         yield from _of_the_same_tree(question, best_orders, known, deadline)
-    found = best(now, deadline, known)
+    found = found or best(now, deadline, known)
     if not shedding and not question.running.fits:
         if now.caps.admit(found.found.best):
             yield from _roomy(question, found)
         else:
             yield _attempt(shape, allocated(shape, of_shape(point_of(now.model, best_orders)), deadline))
     yield _attempt(now, found)
+
+
+def _promising(question: Question, found: Outcome) -> bool:
+    """Whether some plan might bring the gain over a running plan that fits; `found` is the best of all, with what is known of them."""
+    now, cpu = question.now, question.running.cpu
+    least = found.least if can_exist(now.model, now.options.caches) else found.tree.bound
+    if now.objective is not Objective.MIN_CPU or least is None:
+        return True
+    return cpu - least >= question.thresholds.gain * cpu
 
 
 def _attempt(problem: Problem, outcome: Outcome) -> Attempt:

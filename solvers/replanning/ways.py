@@ -116,8 +116,11 @@ class Priced:
 
 
 def as_run(problem: Problem, way: Way) -> Problem:
-    """The problem with the algorithms that the way runs with."""
-    return problem if way.hashed is None else replace(problem, model=_AsRun(problem.model.graph, problem.model.costs, way.hashed))
+    """The problem with the algorithms that the way runs with: itself, with all that it has priced already, where it would choose the same."""
+    model, graph = problem.model, problem.model.graph
+    if all(model.hashed_in_binary(*pair) == (chosen and graph.hashable(*pair)) for pair, chosen in (way.hashed or {}).items()):
+        return problem
+    return replace(problem, model=_AsRun(graph, model.costs, way.hashed or {}))
 
 
 def price(problem: Problem, way: Way) -> Priced:

@@ -1,14 +1,15 @@
 """Building a subresult that a plan keeps and that was not kept before, a bounded bit in every batch.
 
 The problem: the subresult of ten million rows cannot be made in one batch without stalling, and while it is made its inputs change.
-The method: one of its inputs is walked through in the order in which its rows die, the last ones first, rows that die together by their
-hash. Where this walk has come to is a mark. At the end of every batch the rows held are exactly those joined rows whose part of that
-input is not below the mark. To keep it so, a batch first joins what is new with what is on the mark's upper side (new rows of the input
-itself belong there or not, like all others), each joined row made by its last arrival as everywhere; then it takes the mark down by some rows, joined
-with all there is of the other inputs. When nothing that is alive is below the mark, the subresult is whole.
+The method: one of its inputs is walked through, rows that live longest first (those that die together in the order of their hashes). How far the
+walk has come is the *mark*, and rows that die later, old or new, are above it. At the end of every batch exactly those joined rows are held
+whose row of that input is above the mark. A batch keeps it so in two steps. First it joins its new rows, each with partners
+whose row of the walked input, which may be the new row itself, is above the mark; as everywhere, a joined row is made by the last of its rows
+to arrive. Then it takes the mark down by some rows of the input, and joins these with all rows of the other inputs. When no row that is
+alive is left below the mark, the subresult is whole.
 
-A mark is a value, not a place: merging, eviction and replays do not disturb it. Rows that die soonest come last and may be dead by then, so
-a window's length after the start everything is whole whatever the bound.
+A mark is a value, not a place: merging, eviction and replays do not disturb it. The rows that die soonest come last, and those that are dead
+by then need no joining: so one window after the start the subresult is whole, however little a batch may do.
 
 The bound: per batch at most SHARE of the work that the batch itself was, or LEAST where that is more. Work is rows and pairs of rows, which a
 replay counts alike; a row that is added counts as ADDED. One row of the input is always taken to its end.

@@ -9,7 +9,8 @@ Operators run inputs first; what an operator makes is the new rows of its output
 other.
 
 This file is the sequence; `switching` says whose plan is run, `windows` which rows go together, `state` gets pieces in and out, `probes` joins,
-`caches` are paper 1's, `building` makes subresults that another plan will keep, `routing` orders probes where each cell may do so itself.
+`caches` are paper 1's, `building` makes subresults that another plan will keep, `preparing` the indexes that it will probe, `routing` orders
+probes where each cell may do so itself.
 Frames of partial rows pass from step to step as they are made, and results leave in slices: no more than a block of each step is held.
 
 The guarantee: exactly the results of contract §1, whatever plan, cells, caches and batches. Complexity: that of the joins; the state is not
@@ -29,6 +30,7 @@ from spark_adapter.stem.building import LEAST, SHARE, Building, make_missing
 from spark_adapter.stem.caches import Caches
 from spark_adapter.stem.counting import Counts, Tally
 from spark_adapter.stem.frames import chosen, stacked
+from spark_adapter.stem.preparing import prepare
 from spark_adapter.stem.probes import Effort, joined, pairs_within
 from spark_adapter.stem.program import FOREVER, META, Join, Module, Program, Route, Segment, Step
 from spark_adapter.stem.routing import Routing
@@ -142,7 +144,7 @@ class _Batch:
         self.program = self.routing.applied(self.ways.taken) if program.adaptive else self.ways.taken
         self.windows = Windows(program, notes.counts)
         self.state = State(self.ways.held, store, notes, self.windows, watermark)
-        self.tables = Tables(self.program, grid, cell, ask)
+        self.tables = Tables(self.ways.taken, self.ways.in_force, grid, cell, ask)
         self.tables.take(self.state, arrivals, [whole for whole in told if isinstance(whole, Whole)])
         self.arrivals = {stream.name: arrivals[stream.name] for stream in program.streams if stream.name in arrivals}
         self.caches = Caches(self.program, self.state, watermark)
@@ -164,8 +166,11 @@ class _Batch:
         if self.ways.building:
             building = Building(self.ways.in_force, self.state, self.watermark)
             building.keep_up([module.key for module in self.program.modules])
-            building.proceed(max(LEAST, SHARE * work["own"]))
+            budget = max(LEAST, SHARE * work["own"])
+            building.proceed(budget)
             work["building"] = building.work
+            if building.work < budget:
+                work["building"] += prepare(self.ways.taken, self.ways.in_force, self.state, budget - building.work)
             settled(self.ways, self.state.store, self.notes)
         built = time.process_time()
         if self.program.adaptive:

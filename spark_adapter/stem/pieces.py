@@ -6,9 +6,10 @@ deaths (`hi`, or the row's number where the window is counted in rows), so that 
 goes when its last row is dead.
 
 Many small pieces cost every probe a fixed time each. So pieces that die at about the same time, within an eighth of the window, are merged:
-FAN of a level become one of the next, and those of the first level also where the eighth has passed and there are LEAST of them. A row is
-then rewritten once for windows of up to some 8,000 batches and twice for up to 260,000: O(log) times, and what a batch writes is twice what
-it adds, or thrice, on average. Merging leaves dead rows behind, and parts rows that die early from those that die late.
+FAN pieces of one level become one piece of the next level. Pieces of the first level are merged earlier, when there are LEAST of them and
+newer ones die later than that eighth. A row is rewritten once for windows of up to some 8,000 batches and twice for up to
+260,000: O(log) times, so a batch writes twice or three times what it adds, on average. Merging drops dead rows, and puts rows that die early
+and rows that die late into separate pieces.
 
 A batch merges at most MERGED_BYTES; what is due beyond that waits for the next one.
 """

@@ -24,7 +24,7 @@ from spark_adapter.stem.program import Comparison, Step
 from spark_adapter.stem.state import Answering, Part
 from spark_adapter.stem.windows import Windows
 
-__all__ = ["Effort", "joined", "pairs_within"]
+__all__ = ["Effort", "joined", "key_of", "pairs_within"]
 
 BLOCK = 250_000  # candidates at a time: some ten megabytes of positions, fifty of rows
 SCAN_PAIRS = 1_000_000  # pairs compared at a time in a nested loop: some hundred megabytes
@@ -98,12 +98,20 @@ def _reached(left: pl.DataFrame, parts: Sequence[Part]) -> list[Part]:
     return [part for part in parts if part.rows and first <= part.bounds.hi[1] and part.bounds.mx[0] <= last]
 
 
-def _by_key(windows: Windows, left: pl.DataFrame, parts: Sequence[Part], step: Step, condition: pl.Expr, effort: Effort) -> Iterator[pl.DataFrame]:
-    # A column counts once in a key; a second comparison of it is checked with the rest.
+def key_of(step: Step) -> dict[str, str]:
+    """The columns that a step's partial rows ask by, each with the column of the target that it equals.
+
+    A column counts once in a key; a second comparison of it is checked with the rest.
+    """
     keys: dict[str, str] = {}
     for comparison in step.equal:
         if comparison.left not in keys and comparison.right not in keys.values():
             keys[comparison.left] = comparison.right
+    return keys
+
+
+def _by_key(windows: Windows, left: pl.DataFrame, parts: Sequence[Part], step: Step, condition: pl.Expr, effort: Effort) -> Iterator[pl.DataFrame]:
+    keys = key_of(step)
     asking = _Asking(left, list(keys), tuple(keys.values()))
     rows: list[Numbers] = []
     partners: list[pl.DataFrame] = []

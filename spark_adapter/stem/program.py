@@ -219,6 +219,11 @@ class Program:
         return any(stream.idle_after is not None for stream in self.streams)
 
     @property
+    def sheds(self) -> bool:
+        """Whether rows are kept out or from probing: then results depend on the plan."""
+        return self.admitted < 1.0 or any(step.share < 1.0 for join in self.joins for route in join.routes for step in route.steps)
+
+    @property
     def counted(self) -> bool:
         """Whether any window is counted in rows: then the order of arrival matters and there is one cell only."""
         return any(stream.rows is not None for stream in self.streams)

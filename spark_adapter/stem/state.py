@@ -91,6 +91,8 @@ class Notes:
     """The subresults that are whole."""
     building: dict[str, Begun] = field(default_factory=dict)
     """Those that are not, and how far they are."""
+    indexed: dict[str, list[list[str]]] = field(default_factory=dict)
+    """Per piece the columns by which it was indexed for a plan whose way is not taken now (see `preparing`)."""
     batch: int = 0
     run: str = ""
     latest: dict[str, int] = field(default_factory=dict)
@@ -119,7 +121,22 @@ class Notes:
         return cls(**found | {"pieces": [Piece.read(noted) for noted in found["pieces"]], "building": building})
 
     def written(self) -> bytes:
-        names = ("counts", "plans", "modules", "batch", "run", "latest", "orders", "probed", "caches", "heard", "passed", "tables", "aside")
+        names = (
+            "counts",
+            "plans",
+            "modules",
+            "indexed",
+            "batch",
+            "run",
+            "latest",
+            "orders",
+            "probed",
+            "caches",
+            "heard",
+            "passed",
+            "tables",
+            "aside",
+        )
         found: dict[str, Any] = {name: getattr(self, name) for name in names}
         found["building"] = {key: asdict(begun) for key, begun in self.building.items()}
         return compressed(json.dumps(found | {"pieces": [piece.noted() for piece in self.pieces]}).encode())

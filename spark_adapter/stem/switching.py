@@ -5,9 +5,10 @@ a number; of two programs the one with the higher number is in force, whether it
 the cell's own store, where it was put when it was first heard of. So nothing but the state and the batch's own input decides, and a batch
 that is run again after a crash takes the same way.
 
-Orders, caches and allowances are no state: a plan that keeps what is held already is taken at once, from the batch's first row on. A
-plan that keeps another subresult is in force, but the way of the plan before is taken until that is whole (see `building`). What a plan
-does not keep is let go when its way is taken. A plan that comes while another is built replaces it; what both keep goes on being built.
+Orders, caches and allowances are no state: a plan that keeps what is held already is taken at once, from the batch's first row on, unless
+it probes many rows by columns that they have no index of (see `preparing`). A plan that keeps another subresult is in force, but the way of
+the plan before is taken until that is whole (see `building`). What a plan does not keep is let go when its way is taken. A plan that comes
+while another is built replaces it; what both keep goes on being built.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from spark_adapter.stem.preparing import ready, remember
 from spark_adapter.stem.program import PLAN, Module, Program
 from spark_adapter.stem.state import Notes, Store, compressed, expanded
 from spark_adapter.stem.text import program_from, text_of
@@ -69,9 +71,10 @@ def ways_of(given: Program, told: Sequence[object], store: Store, notes: Notes) 
 
 
 def settled(ways: Ways, store: Store, notes: Notes) -> bool:
-    """Whether all is whole that the plan in force keeps. Then its way is taken from the next batch on."""
-    if ways.building and set(_kept(ways.in_force)) <= set(notes.modules):
+    """Whether all is whole that the plan in force keeps, and indexed. Then its way is taken from the next batch on."""
+    if ways.building and set(_kept(ways.in_force)) <= set(notes.modules) and ready(ways.taken, ways.in_force, notes):
         store.remove(_key(ways.taken.number))
+        remember(ways.taken, notes)
         notes.plans = [ways.in_force.number]
     return len(notes.plans) == 1
 

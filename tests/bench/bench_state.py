@@ -37,13 +37,12 @@ import numpy as np
 import polars as pl
 
 import spark_adapter
-from models.bindings import Bindings
 from solvers.planner import plan as planned
 from spark_adapter.pipeline import STATISTICS, Pipeline
 from spark_adapter.stem.operator import work_off
 from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.shares import choose_grid
-from tests.bench.bench_stem import DISORDER, EPOCH, Flow, request_of, tree_cpu
+from tests.bench.bench_stem import DISORDER, EPOCH, Flow, bindings_of, request_of, tree_cpu
 from tests.spark_adapter.cells import SECOND, Memory, drained
 
 __all__ = ["flows", "main"]
@@ -52,6 +51,7 @@ RATE, BATCH = 1000, 10  # rows a second and stream, seconds of event time in a m
 PREDICATES = ["a.x = b.x", "b.y = c.y", "c.z = d.z"]
 SHORT = 30.0  # seconds: the window that others are compared with
 STEM_MINUTES = 600.0  # patience with stem
+DISCARD = {"format": "noop"}  # a sink that takes everything and keeps nothing
 WARM_UP = 2  # batches of 10 seconds after the filling that are not measured
 
 
@@ -179,7 +179,7 @@ def on_spark(spark: Any, window: float, fill: float, batches: int, engine: str, 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _write(folder, given, listed)
-        pipeline = spark_adapter.compile(plan, _bindings(folder, given), spark, engine).start()
+        pipeline = spark_adapter.compile(plan, bindings_of(folder, given, DISCARD, folder), spark, engine).start()
         figures = _watched(pipeline, unmeasured, len(listed), minutes)
         if figures is not None and fill == BATCH and engine == "stem":
             figures.filling = _written(folder / "checkpoint")[:unmeasured]
@@ -236,7 +236,7 @@ def hot(spark: Any, results: int) -> float:
             found["x"][rng.random(count) < 0.2] = 7
             frame = pl.DataFrame(found | {"id": np.arange(count)}).with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC")))
             frame.write_parquet(folder / stream / "0.parquet")
-        pipeline = spark_adapter.compile(plan, _bindings(folder, streams), spark, "stem").start()
+        pipeline = spark_adapter.compile(plan, bindings_of(folder, streams, DISCARD, folder), spark, "stem").start()
         began, private = time.monotonic(), 0.0
         while not pipeline.await_termination(0.1):
             private = max(private, largest_worker())
@@ -271,28 +271,6 @@ def _write(folder: Path, given: Mapping[str, Flow], listed: Sequence[tuple[float
             frame = pl.DataFrame(found | {"id": np.arange(len(found["ts"]))}).with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC")))
             frame.write_parquet(path)
             os.utime(path, (1_000_000_000 + n, 1_000_000_000 + n))
-
-
-def _bindings(folder: Path, given: Mapping[str, Flow]) -> Bindings:
-    document = {
-        "streams": {
-            name: {
-                "source": {
-                    "format": "parquet",
-                    "options": {"path": str(folder / name), "maxFilesPerTrigger": "1"},
-                    "schema": ", ".join(["ts TIMESTAMP", *(f"{attribute} BIGINT" for attribute in flow.values), "id BIGINT"]),
-                },
-                "event_time": "ts",
-                "watermark": f"{DISORDER} seconds",
-            }
-            for name, flow in given.items()
-        },
-        "select": [f"{name}.id AS {name}" for name in given],
-        "sink": {"format": "noop"},
-        "checkpoint": str(folder / "checkpoint"),
-        "trigger": {"available_now": True},
-    }
-    return Bindings.model_validate(document)
 
 
 Measure = Callable[[float, float, str], Figures | None]

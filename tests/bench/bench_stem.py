@@ -38,7 +38,7 @@ from solvers.estimate import estimate
 from solvers.planner import plan as planned
 from tests.spark_adapter.cells import SECOND
 
-__all__ = ["EPOCH", "Flow", "columns", "main", "request_of", "shaped"]
+__all__ = ["EPOCH", "Flow", "bindings_of", "columns", "main", "request_of", "shaped"]
 
 # Event times of these data begin some days after 1970, so that a watermark of 0 means that there is none.
 EPOCH = 10**6 * SECOND
@@ -242,7 +242,8 @@ def write(folder: Path, seconds: float, batches: int) -> None:
             os.utime(path, (1_000_000_000 + n, 1_000_000_000 + n))
 
 
-def one_run(spark: Any, folder: Path, place: Path, plan: Plan, engine: str) -> dict[str, float]:
+def bindings_of(folder: Path, flows: Mapping[str, Flow], sink: Mapping[str, Any], place: Path) -> Bindings:
+    """Files below `folder`, one of each stream a batch; results to the sink, the checkpoint below `place`."""
     document = {
         "streams": {
             name: {
@@ -254,14 +255,19 @@ def one_run(spark: Any, folder: Path, place: Path, plan: Plan, engine: str) -> d
                 "event_time": "ts",
                 "watermark": f"{DISORDER} seconds",
             }
-            for name, flow in CHAIN.items()
+            for name, flow in flows.items()
         },
-        "select": [f"{name}.id AS {name}" for name in CHAIN],
-        "sink": {"format": "parquet", "options": {"path": str(place / "out")}},
+        "select": [f"{name}.id AS {name}" for name in flows],
+        "sink": sink,
         "checkpoint": str(place / "checkpoint"),
         "trigger": {"available_now": True},
     }
-    pipeline = spark_adapter.compile(plan, Bindings.model_validate(document), spark, engine)
+    return Bindings.model_validate(document)
+
+
+def one_run(spark: Any, folder: Path, place: Path, plan: Plan, engine: str) -> dict[str, float]:
+    sink = {"format": "parquet", "options": {"path": str(place / "out")}}
+    pipeline = spark_adapter.compile(plan, bindings_of(folder, CHAIN, sink, place), spark, engine)
     began, before = time.monotonic(), tree_cpu()
     pipeline.start().await_termination()
     seconds, after = time.monotonic() - began, tree_cpu()

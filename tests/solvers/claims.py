@@ -21,17 +21,21 @@ from solvers.caches.select.branch_and_bound import branch_and_bound
 from solvers.common.deadline import Deadline
 from solvers.frontier import frontier
 from solvers.jtree.search import Problem
+from solvers.jtree.shape import tree_of_shape
 from solvers.model.attributes import Attributes
 from solvers.model.point import Caps
+from solvers.model.sensitivity import headroom
 from solvers.planner import plan, problem_of
 from tests.graphs import SHAPES, random_costs, random_graph
 from tests.solvers.brute_force import Tried, every_plan
+from tests.solvers.brute_force import frontier as undominated
 from tests.solvers.caches.plans import any_tree
 
 __all__ = ["contradictions", "random_request"]
 
 CLOSE = 1e-9
 CACHED_TRIALS = 12  # plans with caches that are drawn for each request
+HEADROOM_TRIALS = 20  # trees whose headroom is worked out for each request, beside those that no other beats
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +139,9 @@ def _of_the_plan(
         yield "says that no plan fits, and one does"
     if (answer.proof is Proof.NONE) != (answer.bound is None) and request.objective is not Objective.MAX_HEADROOM:
         yield "has a bound without a proof, or a proof without a bound"
+    yield from _of_the_tree(request, answer)
     if request.objective is Objective.MAX_HEADROOM:
-        yield from _of_headroom(answer, by_plans)
+        yield from _of_headroom(problem, answer, fitting, by_plans)
         return
     by_cpu = request.objective is Objective.MIN_CPU
     value = answer.cost.cpu if by_cpu else answer.cost.memory_bytes
@@ -154,8 +159,27 @@ def _of_the_plan(
         yield f"the best tree at {value}, and there is {tree_best}"
 
 
-def _of_headroom(answer: Plan, others: list[Plan]) -> Iterator[str]:
-    best = max((math.inf if p.headroom is None else p.headroom for p in others), default=0.0)
+def _of_the_tree(request: PlanRequest, answer: Plan) -> Iterator[str]:
+    """What holds for all plans holds for those without caches."""
+    if answer.proof is Proof.OPTIMAL and not answer.caches and answer.tree_proof is not Proof.OPTIMAL:
+        yield "is the best of all plans and not of those without caches"
+    if answer.bound is not None and answer.tree_bound is None:
+        yield "has a bound of all plans and none of those without caches"
+    if answer.bound is not None and answer.tree_bound is not None:
+        looser = answer.tree_bound > answer.bound if request.objective is Objective.MAX_HEADROOM else answer.tree_bound < answer.bound
+        if looser and not math.isclose(answer.tree_bound, answer.bound, rel_tol=CLOSE):
+            yield f"tree_bound {answer.tree_bound} is looser than that of all plans, {answer.bound}"
+
+
+def _of_headroom(problem: Problem, answer: Plan, fitting: list[Tried], others: list[Plan]) -> Iterator[str]:
+    """Held against plans, and against trees by brute force: those that no other beats, and some of the rest."""
+    model = problem.model
+    some = [*undominated(fitting), *random.Random(len(fitting)).sample(fitting, min(HEADROOM_TRIALS, len(fitting)))]
+    rooms = [headroom(model.price(tree_of_shape(model, {sum(blocks): blocks for blocks in tree.joins})), model.graph, problem.caps) for tree in some]
+    of_trees = max((math.inf if room is None else room for room in rooms), default=0.0)
+    if answer.tree_bound is not None and of_trees > answer.tree_bound * (1 + CLOSE):
+        yield f"headroom's tree_bound {answer.tree_bound} is below {of_trees}"
+    best = max((of_trees, *(math.inf if p.headroom is None else p.headroom for p in others)))
     value = math.inf if answer.headroom is None else answer.headroom
     if answer.bound is not None and max(best, value) > answer.bound * (1 + CLOSE):
         yield f"headroom's bound {answer.bound} is below {max(best, value)}"

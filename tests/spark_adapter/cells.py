@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import operator
 import random
 import tempfile
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,10 @@ OPERATORS = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operat
 Arrival = Mapping[str, int]
 """id, ts in microseconds, x, y."""
 Batch = Mapping[str, Sequence[Arrival]]
+Placed = tuple[int, Arrival]
+"""A row with its place in the order of arrival."""
+Condition = tuple[Callable[[int, int], bool], int, str, int, str]
+"""A comparison, and the place of a stream with an attribute on either side."""
 
 
 class Memory:
@@ -210,35 +216,48 @@ def by_definition(query: Query, batches: Sequence[tuple[Batch, int]]) -> Counter
         now = [(row["ts"], i, _hash(name, sorted(row.items())), name, row) for i, name in enumerate(names) for row in batch.get(name, ())]
         arrived += [(name, row) for ts, _, _, name, row in sorted(now, key=lambda item: item[:3]) if ts >= watermark]
     rows = {name: [(n, row) for n, (whose, row) in enumerate(arrived) if whose == name] for name in names}
-    combinations: list[tuple[tuple[int, Arrival], ...]] = [()]
+    lengths = [math.inf if stream.window.seconds is None else round(stream.window.seconds * SECOND) for stream in query.streams]
+    # Rows that go together so far, the latest of their times, and the last moment at which all of them are in their windows.
+    combinations: list[tuple[tuple[Placed, ...], float, float]] = [((), -math.inf, math.inf)]
     for j, name in enumerate(names):
-        conditions = []
+        conditions: list[Condition] = []
         for predicate in query.predicates:
             (left, x), (right, y) = predicate.left.split("."), predicate.right.split(".")
             if max(names.index(left), names.index(right)) == j:
                 conditions.append((OPERATORS[predicate.op.value], names.index(left), x, names.index(right), y))
+        near = _nearby(rows[name], j, conditions)
         combinations = [
-            grown
-            for found in combinations
-            for arrival in rows[name]
+            (grown, newest, until)
+            for found, latest, end in combinations
+            for arrival in near(found)
+            if (newest := max(latest, ts := arrival[1]["ts"])) <= (until := min(end, ts + lengths[j]))
             for grown in [(*found, arrival)]
             if all(compare(grown[left][1][x], grown[right][1][y]) for compare, left, x, right, y in conditions)
-            and _within_time(query, [row for _, row in grown])
         ]
-    return Counter(tuple(row["id"] for _, row in found) for found in combinations if _within_rows(query, rows, found))
+    counts = [stream.window.rows for stream in query.streams]
+    numbers = [[n for n, _ in rows[name]] for name in names]
+    return Counter(tuple(row["id"] for _, row in found) for found, _, _ in combinations if _within_rows(counts, numbers, found))
 
 
-def _within_time(query: Query, found: Sequence[Arrival]) -> bool:
-    newest = max(row["ts"] for row in found)
-    lengths = [stream.window.seconds for stream in query.streams]
-    return all(length is None or newest - row["ts"] <= round(length * SECOND) for length, row in zip(lengths, found, strict=False))
+def _nearby(rows: Sequence[Placed], j: int, conditions: Sequence[Condition]) -> Callable[[Sequence[Placed]], Sequence[Placed]]:
+    """Of the rows of stream j those to try with others: where a condition is an equality, those with the value that it asks for; else all."""
+    for compare, left, x, right, y in conditions:
+        if compare is operator.eq:
+            other, given, own = (left, x, y) if right == j else (right, y, x)
+            by_value: dict[int, list[Placed]] = {}
+            for placed_row in rows:
+                by_value.setdefault(placed_row[1][own], []).append(placed_row)
+            return lambda found: by_value.get(found[other][1][given], ())
+    return lambda _: rows
 
 
-def _within_rows(query: Query, rows: Mapping[str, Sequence[tuple[int, Arrival]]], found: Sequence[tuple[int, Arrival]]) -> bool:
+def _within_rows(counts: Sequence[int | None], numbers: Sequence[Sequence[int]], found: Sequence[Placed]) -> bool:
+    """Whether each row is among the newest of its stream when the last one arrives; `numbers` are those of all arrivals, by stream."""
     last = max(n for n, _ in found)
-    lengths = [stream.window.rows for stream in query.streams]
-    newer = [sum(1 for m, _ in rows[stream.name] if n < m <= last) for stream, (n, _) in zip(query.streams, found, strict=True)]
-    return all(length is None or more < length for length, more in zip(lengths, newer, strict=True))
+    return all(
+        count is None or bisect_right(arrived, last) - bisect_right(arrived, n) < count
+        for count, arrived, (n, _) in zip(counts, numbers, found, strict=True)
+    )
 
 
 def steady(query: Query, seconds: int, per_second: int | None, values: int, seed: int = 0, every: float = 1.0) -> list[tuple[Batch, int]]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from models.plan import Plan
 from models.request import Query
-from spark_adapter.stem import operator
+from spark_adapter.stem import operator, preparing
 from spark_adapter.stem.program import META
 from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.state import Notes
@@ -75,7 +75,7 @@ def held(cells: Cells, key: str, watermark: int) -> list[tuple[Any, ...]]:
     return sorted(found)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cases(counted=True), st.data())
 def test_changes_in_every_batch_lose_and_double_nothing(case: Case, data: st.DataObject) -> None:
     cells = Cells(case.plan, case.parallelism, case.delays if data.draw(st.booleans()) else None)
@@ -97,6 +97,7 @@ def test_changes_while_something_is_built_lose_and_double_nothing(query: Query, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(operator, "LEAST", data.draw(st.sampled_from([1.0, 8.0, 40.0])))
         patch.setattr(operator, "SHARE", 0.0)
+        patch.setattr(preparing, "AT_ONCE", data.draw(st.sampled_from([0, 10, 1000])))
         for batch, watermark in batches:
             what = data.draw(st.sampled_from(["nothing", "nothing", "change", "restart", "crash", "loss"]))
             if what == "change":
@@ -143,7 +144,9 @@ def _crashed(cells: Cells, batch: Batch, watermark: int) -> None:
 def _without_names(store: Memory) -> dict[str, Any]:
     notes = Notes.read(store.get(META))
     pieces = sorted([piece.module, piece.level, piece.part, piece.rows, *piece.bounds.hi] for piece in notes.pieces)
-    return {"pieces": pieces, "plans": notes.plans, "modules": notes.modules, "building": copy.deepcopy(notes.building), "counts": notes.counts}
+    return {"pieces": pieces, "plans": notes.plans, "modules": notes.modules, "building": copy.deepcopy(notes.building), "counts": notes.counts} | {
+        "indexed": sorted(notes.indexed.values())
+    }
 
 
 def test_every_kind_of_change_gives_the_rows_of_the_definition(slow: None) -> None:
@@ -261,6 +264,49 @@ def test_building_takes_no_more_of_any_batch_than_its_share(monkeypatch: pytest.
     assert cells.outcomes[-1].statistics["plan"] == 2
     assert len(built) >= 5
     assert sum(built) > 1000, "a row of the window each, and what it found"
+
+
+TRIANGLE = make_query({"a": 10, "b": 10, "c": 10}, ["a.x = b.x", "b.y = c.y", "c.x = a.y"])
+ONE_WAY = make_plan(TRIANGLE, ["a", "b", "c"])
+THE_OTHER = reordered(ONE_WAY, {("join-1", name): (1, 0) for name in "abc"})
+
+
+def test_orders_that_probe_by_other_columns_wait_until_these_are_indexed_a_bounded_bit_in_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparing, "AT_ONCE", 100)
+    monkeypatch.setattr(operator, "LEAST", 250 * preparing.INDEXED)
+    monkeypatch.setattr(operator, "SHARE", 0.0)
+    batches = steady(TRIANGLE, seconds=18, per_second=40, values=30)
+    cells = Cells(ONE_WAY)
+    found: Results = Counter()
+    ways = []
+    for n, (batch, watermark) in enumerate(batches):
+        if n == 11:
+            cells.change(THE_OTHER)
+        found += cells.work_off(batch, watermark)
+        statistics = cells.outcomes[-1].statistics
+        ways.append((statistics["plan"], statistics["in_force"]))
+        # The last piece may be larger than what is left.
+        assert statistics["work"]["building"] <= (250 + 80) * preparing.INDEXED
+    switched = ways.index((2, 2))
+    assert ways[:11] == [(1, 1)] * 11 and ways[11:switched] == [(1, 2)] * (switched - 11)
+    assert switched >= 14, "1,200 rows, 250 of them in a batch"
+    monkeypatch.setattr(preparing, "AT_ONCE", 1200 // 2)
+    cells.change(ONE_WAY)
+    cells.work_off(batches[-1][0], batches[-1][1])
+    assert cells.outcomes[-1].statistics["plan"] == 3, "what the pieces were indexed by before is still known"
+    assert found == by_definition(TRIANGLE, batches)
+
+
+@pytest.mark.parametrize("shedding", [ONE_WAY, THE_OTHER], ids=["from", "to"])
+def test_a_plan_that_sheds_is_followed_at_once_whatever_has_no_index(shedding: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparing, "AT_ONCE", 0)
+    first, second = (with_shares(plan, {("join-1", "a", 0): 0.5}) if plan is shedding else plan for plan in (ONE_WAY, THE_OTHER))
+    cells = Cells(first)
+    for n, (batch, watermark) in enumerate(steady(TRIANGLE, seconds=3, per_second=20, values=10)):
+        if n == 2:
+            cells.change(second)
+        cells.work_off(batch, watermark)
+    assert [outcome.statistics["plan"] for outcome in cells.outcomes] == [1, 1, 2]
 
 
 def test_rows_that_are_alike_and_die_together_are_built_once(slow: None) -> None:

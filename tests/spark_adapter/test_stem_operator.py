@@ -18,7 +18,8 @@ from spark_adapter.stem.program import META
 from spark_adapter.stem.state import Notes
 from spark_adapter.stem.statistics import Measured
 from tests.spark_adapter.cells import SECOND, Batch, Case, Cells, by_definition, cases, plans, steady, with_caches, with_shares
-from tests.spark_adapter.plans import make_plan
+from tests.spark_adapter.nested_loop import Row, nested_loop
+from tests.spark_adapter.plans import make_plan, moment
 
 Results = Counter[tuple[int, ...]]
 
@@ -41,6 +42,18 @@ def query_of(windows: dict[str, float], predicates: Sequence[tuple[str, str, str
 
 
 CHAIN = query_of({"r": 5.0, "s": 5.0, "t": 5.0}, [("r.x", "=", "s.x"), ("s.y", "=", "t.y")])
+
+
+@settings(max_examples=50, deadline=None)
+@given(cases())
+def test_the_rows_of_the_definition_are_those_of_the_nested_loop(case: Case) -> None:
+    """Where no row is late and windows are spans of time, which is all that the nested loop knows."""
+    query, rows = case.plan.query, dict[str, list[Row]]()
+    for batch, _ in case.batches:
+        for name, arrived in batch.items():
+            rows.setdefault(name, []).extend({**row, "ts": moment(row["ts"] / SECOND)} for row in arrived)
+    expected = Counter(tuple(row["id"] for row in result) for result in nested_loop(query, rows))
+    assert by_definition(query, [(batch, -1) for batch, _ in case.batches]) == expected
 
 
 @settings(max_examples=100, deadline=None)
@@ -110,7 +123,7 @@ def test_six_streams_give_the_rows_of_the_definition(case: Case) -> None:
     assert run(case.plan, few, case.parallelism)[1] == by_definition(case.plan.query, few)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases(counted=True), st.data())
 def test_another_plan_takes_over_the_states_and_misses_nothing(case: Case, data: st.DataObject) -> None:
     cells = Cells(case.plan, case.parallelism)

@@ -67,7 +67,7 @@ def test_many_small_pieces_become_few() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces, "LEAST", 1000)
         patch.setattr(pieces, "FAN", 1000)
-        for batch, watermark in steady(query, seconds=20, per_second=20, values=100, every=0.2):
+        for batch, watermark in steady(query, seconds=15, per_second=64, values=500, every=0.25):
             cells.work_off(batch, watermark)
     before = [len(Notes.read(store.get(META)).pieces) for store in cells.stores.values()]
     cells.rescale(3)
@@ -87,7 +87,7 @@ def test_a_cell_that_no_row_comes_to_lets_go_of_what_it_was_given() -> None:
 
 def test_a_plan_that_took_over_goes_on_in_other_cells_with_its_subresults() -> None:
     """A change of plan, then of cells: the run that was started with a flat plan goes on with the one in force."""
-    batches = steady(CHAIN, seconds=12, per_second=6, values=3)
+    batches = steady(CHAIN, seconds=12, per_second=6, values=8)
     cells, found = Cells(make_plan(CHAIN, ["a", "b", "c", "d"]), 2), Counter[tuple[int, ...]]()
     for n, (batch, watermark) in enumerate(batches):
         if n == 4:
@@ -103,8 +103,10 @@ def test_a_plan_that_took_over_goes_on_in_other_cells_with_its_subresults() -> N
 
 def test_another_plan_takes_over_after_a_change_of_cells() -> None:
     """Once in the first batch of the new cells, which have no subresult yet, and once later."""
-    batches = steady(CHAIN, seconds=12, per_second=6, values=3)
+    batches = steady(CHAIN, seconds=12, per_second=6, values=8)
     other = make_plan(CHAIN, ["a", "b", ["c", "d"]])
+    expected = by_definition(CHAIN, batches)
+    assert expected.total() > 100
     for changed in (6, 9):
         cells, found = Cells(PLAN, 4), Counter[tuple[int, ...]]()
         for n, (batch, watermark) in enumerate(batches):
@@ -113,5 +115,5 @@ def test_another_plan_takes_over_after_a_change_of_cells() -> None:
             if n == changed:
                 cells.change(other)
             found += cells.work_off(batch, watermark)
-        assert found == by_definition(CHAIN, batches) and found.total() > 100
+        assert found == expected
         assert all(Notes.read(store.get(META)).modules == ["c+d"] for store in cells.stores.values())

@@ -28,6 +28,7 @@ __all__ = ["MAX_EXACT_INPUTS", "Ledger", "Orders"]
 
 Orders: TypeAlias = tuple[tuple[int, ...], ...]
 
+MANY_BLOCKS = 60  # of a join, from which its pairs are not counted one by one
 MAX_EXACT_INPUTS = 12  # a backward pass over 4096 unions; wider joins are ordered greedily
 
 
@@ -42,10 +43,9 @@ class Ledger:
         """Of what is above the base."""
         self.common = math.fsum([*(self.base * rate for rate in graph.rates), costs.join * model.rate(graph.all) if costs.join else 0.0])
         self._windows = np.array(graph.window_tuples, np.float64)
-        self._left = np.array([edge.left for edge in graph.edges], np.int64)
-        self._right = np.array([edge.right for edge in graph.edges], np.int64)
-        self._selectivity = np.array([edge.selectivity for edge in graph.edges], np.float64)
-        self._equality = np.array([edge.equality for edge in graph.edges], np.int64)
+        columns = graph.columns
+        self._left, self._right, self._selectivity = columns.left, columns.right, columns.selectivity
+        self._equality = columns.equality.astype(np.int64)
         self._streams: dict[int, Ints] = {}
         self._sizes: dict[int, float] = {}
         self._kept: dict[int, float] = {}
@@ -92,6 +92,18 @@ class Ledger:
         for k, mask in enumerate(masks):
             owner[self._streams_of(mask)] = k
         return between(owner, self._left, self._right, self._selectivity, self._equality, len(masks))
+
+    def pairs(self, masks: Sequence[int]) -> list[tuple[float, int, int]]:
+        """(size of their join, a, b) for all places a < b of two blocks that a predicate joins. Of many blocks, whose pairs are thousands, sizes
+        are products of the blocks' own."""
+        found = self._between(masks)
+        first, second = np.triu(found.joined, 1).nonzero()
+        places = list(zip(first.tolist(), second.tolist(), strict=True))
+        if len(masks) <= MANY_BLOCKS or not self._independent(masks):
+            return [(self.size(masks[a] | masks[b]), a, b) for a, b in places]
+        sizes = np.array([self.size(mask) for mask in masks])
+        joined = sizes[first] * found.product[first, second] * sizes[second]
+        return [(size, a, b) for size, (a, b) in zip(joined.tolist(), places, strict=True)]
 
     def _arrays(self, masks: Sequence[int]) -> tuple[Floats, Floats]:
         return np.array([self.size(mask) for mask in masks]), np.array([self.model.per_second(mask) for mask in masks])

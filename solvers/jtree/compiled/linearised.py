@@ -89,15 +89,16 @@ def _measured(graph: JoinGraph, order: Sequence[int]) -> list[float]:
 def linearised(model: CostModel, order: Sequence[int], cpu_weight: float = 1.0, memory_weight: float = 0.0) -> Tree | None:
     """The best binary tree over the intervals of `order`, a permutation of a connected set; None where every tree overflows."""
     graph, n = model.graph, len(order)
-    place = {stream: position for position, stream in enumerate(order)}
+    place = np.full(len(graph), -1, np.int64)
+    place[list(order)] = range(n)
     joined, hashed = np.zeros((n, n), np.bool_), np.zeros((n, n), np.bool_)
     selectivity = np.ones((n, n))
-    for edge in graph.edges:
-        if edge.left in place and edge.right in place:
-            low, high = sorted((place[edge.left], place[edge.right]))
-            joined[low, high] = True
-            hashed[low, high] |= edge.equality
-            selectivity[low, high] *= edge.selectivity
+    left, right = place[graph.columns.left], place[graph.columns.right]
+    inside = (left >= 0) & (right >= 0)
+    pairs = np.minimum(left, right)[inside], np.maximum(left, right)[inside]
+    joined[pairs] = True
+    np.logical_or.at(hashed, pairs, graph.columns.equality[inside])
+    np.multiply.at(selectivity, pairs, graph.columns.selectivity[inside])
     size, rate, state_bytes = (np.full((n, n), np.inf) for _ in range(3))
     windows = np.array([graph.window_tuples[stream] for stream in order])
     per_second = 1.0 / np.array([graph.window_seconds[stream] for stream in order])

@@ -106,16 +106,12 @@ def test_unknown_commands_and_arguments_are_bad_input(capsys: pytest.CaptureFixt
     ("arguments", "unwanted"),
     [
         (["--help"], ["pydantic", "numba", "numpy", "ortools", "pulp", "networkx", "fastapi", "pyspark", "yaml"]),
-        (["plan", "--method", "bjtree", "UNCACHED"], ["numba", "ortools", "pulp", "networkx", "fastapi", "pyspark", "polars"]),
+        (["plan", "--method", "bjtree", str(AUCTION)], ["numba", "ortools", "pulp", "networkx", "fastapi", "pyspark", "polars"]),
         (["plan", str(AUCTION)], ["ortools.sat", "pulp", "networkx", "fastapi", "pyspark", "polars"]),
     ],
     ids=["help", "bjtree", "auto"],
 )
-def test_no_library_is_imported_before_it_is_needed(arguments: list[str], unwanted: list[str], tmp_path: Path) -> None:
-    # Where plans may have caches, the bound of all of them is compiled code.
-    uncached = tmp_path / "uncached.json"
-    uncached.write_text(json.dumps({**json.loads(AUCTION.read_text("utf-8")), "options": {"caches": "off"}}))
-    arguments = [str(uncached) if argument == "UNCACHED" else argument for argument in arguments]
+def test_no_library_is_imported_before_it_is_needed(arguments: list[str], unwanted: list[str]) -> None:
     code = f"import sys; from app.commands.main import main; main({arguments!r}); sys.stderr.write(' '.join(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(done.stderr.split())
@@ -183,6 +179,20 @@ def test_a_server_that_falls_silent_is_not_waited_for(says: bytes, capsys: pytes
         thread.join()
         connections[0].close()
     assert (code, out, err) == (2, "", f"http://127.0.0.1:{port}: no answer within 0.5 seconds\n")
+
+
+@pytest.mark.parametrize("wrong", ["99999", "-1", "http", ""])
+def test_a_port_that_cannot_be_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = output(capsys, "serve", "--port", wrong)
+    assert code == 2 and f"must be a whole number from 0 to 65535, got {wrong!r}" in err
+
+
+def test_an_address_that_is_taken_is_one_line_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = taken.getsockname()[1]
+        with pytest.raises(SystemExit, match="2"):
+            main(["serve", "--port", str(address)])
+    assert capsys.readouterr().err == f"cannot listen on 127.0.0.1:{address}: Address already in use\n"
 
 
 def test_a_profile_of_tables_is_refused_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,306 @@
+"""The figures of a join of many inputs in a large graph, over arrays: those of `CostModel.price_join` to the last few bits, in a tenth of the time.
+
+A join of 200 streams has 39,800 probes, and in a graph in which every stream is joined with every other each of its pipelines checks 19,900
+predicates. What is asked of a step follows from where in the order its target stands: the predicates that it checks are those whose later end is
+that target; the sets that hold a stream or a predicate are those from that step on. So sums over sets are sums over the ends of rows.
+
+Guarantee: the same steps, algorithms and predicates as step by step; figures differ in their last bits, as products and sums are taken in another
+order, which is the same on every machine. Complexity: O(m·(m + predicates)) for m inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, repeat
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.request import Costs
+from solvers.model.cost import CostModel, PricedJoin, PricedPipeline, PricedProbe, PricedState, Term, keeping, total
+from solvers.model.graph import JoinGraph, bits
+
+__all__ = ["WideProbes", "WideTerms", "price_wide_join", "probing_along", "sizes_along"]
+
+Floats = NDArray[np.float64]
+
+AT_ONCE = 1_000  # predicates of one step whose mantissas are multiplied as they are: none is below 1/2, and a double goes down to 2^-1022
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where in each pipeline every input stands. Rows are pipelines."""
+
+    blocks: tuple[int, ...]
+    owner: NDArray[np.int64]
+    """By stream the input that it belongs to; −1 where it belongs to none."""
+    targets: NDArray[np.int64]
+    """By step the input that is probed."""
+    places: NDArray[np.int64]
+    """By input how many have been visited when it is: 0 for the pipeline's own."""
+    across: NDArray[np.int64]
+    """The predicates between two inputs, in the order of the query."""
+    steps: NDArray[np.uint8]
+    """By predicate across the place of its later end: the step that checks it."""
+    inside: NDArray[np.int64]
+    """The predicates inside one input."""
+    around: NDArray[np.int64]
+    """For each of them that input."""
+
+    @classmethod
+    def of(cls, graph: JoinGraph, blocks: Sequence[int], orders: Sequence[Sequence[int]]) -> Layout:
+        m = len(blocks)
+        owner = np.full(len(graph), -1, np.int64)
+        for k, block in enumerate(blocks):
+            owner[list(bits(block))] = k
+        targets = np.array(orders, np.int64)
+        places = np.zeros((m, m), np.int64)
+        np.put_along_axis(places, targets, np.arange(1, m)[None, :], axis=1)
+        columns = graph.columns
+        left, right = owner[columns.left], owner[columns.right]
+        across = ((left != right) & (left >= 0) & (right >= 0)).nonzero()[0]
+        inside = ((left == right) & (left >= 0)).nonzero()[0]
+        narrow = places.astype(np.uint8)
+        steps = np.maximum(narrow[:, left[across]], narrow[:, right[across]])
+        return cls(tuple(blocks), owner, targets, places, across, steps, inside, left[inside])
+
+
+class WideTerms(Sequence[Term]):
+    """The terms of a wide join as arrays: a row per pipeline, a column per step. As a sequence they are made one by one, which takes long."""
+
+    def __init__(self, layout: Layout, hashed: NDArray[np.bool_], values: tuple[Floats, Floats, Floats], kept: Floats) -> None:
+        self.layout, self.hashed, self.kept = layout, hashed, kept
+        self.probing, self.joining, self.scanning = values
+        self._listed: tuple[Term, ...] | None = None
+
+    def __len__(self) -> int:
+        return sum(int(np.count_nonzero(values)) for values in (self.probing, self.joining, self.scanning, self.kept))
+
+    @overload
+    def __getitem__(self, index: int) -> Term: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Term]: ...
+    def __getitem__(self, index: int | slice) -> Term | Sequence[Term]:
+        if self._listed is None:
+            self._listed = tuple(term for term in self._made() if term.value)
+        return self._listed[index]
+
+    def _made(self) -> Iterator[Term]:
+        blocks = self.layout.blocks
+        for k, targets in enumerate(self.layout.targets.tolist()):
+            visited = blocks[k]
+            for target, probing, joining, scanning in zip(
+                targets, self.probing[k].tolist(), self.joining[k].tolist(), self.scanning[k].tolist(), strict=True
+            ):
+                made = visited | blocks[target]
+                yield Term(probing, visited, blocks[k])
+                yield Term(joining, made, blocks[k])
+                yield Term(scanning, visited, blocks[k], blocks[target])
+                visited = made
+        for block, value in zip(blocks, self.kept.tolist(), strict=True):
+            yield Term(value, block, block)
+
+    def totals(self) -> Floats:
+        """By input the sum of what its arrivals cost: keeping them and all their probes. Added one after the other, which is the same everywhere."""
+        return np.cumsum(np.column_stack([self.probing, self.joining, self.scanning, self.kept]), axis=1)[:, -1]
+
+    def by_degree(self, rows: int, shares: Sequence[float]) -> list[tuple[int, float]]:
+        """(degree, sum of values): a term is proportional to that power of a common factor on all rates. `shares`: by input how much of its
+        arrivals windows of `rows` make up, which rise by one power more."""
+        layout = self.layout
+        counts = np.array([(block & ~rows).bit_count() for block in layout.blocks])
+        after = counts[:, None] + np.cumsum(counts[layout.targets], axis=1)
+        before = after - counts[layout.targets]
+        degrees = np.concatenate([before.ravel(), after.ravel(), after.ravel(), counts])
+        steps = layout.targets.shape[1]
+        by_rows = np.array(shares)
+        share = np.concatenate([*(np.repeat(by_rows, steps) for _ in range(3)), by_rows])
+        values = np.concatenate([self.probing.ravel(), self.joining.ravel(), self.scanning.ravel(), self.kept])
+        found = _summed(degrees, values - values * share)
+        return [*found, *_summed(degrees + 1, values * share)] if by_rows.any() else found
+
+    def moved(self, rows: int, m: int) -> Floats:
+        """For each stream, then for each of the first m predicates, the sum of the values that are proportional to its rate or selectivity."""
+        layout = self.layout
+        made = np.zeros(layout.places.shape)  # by how many inputs have been visited, values that are proportional to the size of that join
+        made[:, :-1] += self.probing
+        made[:, :-1] += self.scanning
+        made[:, 1:] += self.joining
+        onwards = np.cumsum(made[:, ::-1], axis=1)[:, ::-1]
+        by_block = np.add.reduce(np.take_along_axis(onwards, layout.places, axis=1), axis=0) + self.kept
+        by_block += np.bincount(layout.targets.ravel(), weights=self.scanning.ravel(), minlength=len(by_block))
+        n = len(layout.owner)
+        moved = np.zeros(n + m)
+        counted = np.array([not rows >> i & 1 for i in range(n)]) & (layout.owner >= 0)
+        moved[:n][counted] = by_block[layout.owner[counted]]
+        if m:
+            across = layout.across < m
+            moved[n + layout.across[across]] = np.add.reduce(np.take_along_axis(onwards, layout.steps[:, across].astype(np.int64), axis=1), axis=0)
+            inside = layout.inside < m
+            moved[n + layout.inside[inside]] = by_block[layout.around[inside]]
+        return moved
+
+
+def _summed(degrees: NDArray[np.int64], values: Floats) -> list[tuple[int, float]]:
+    """The exact sum of the values of each degree."""
+    order = degrees.argsort(kind="stable")
+    ends = np.cumsum(np.bincount(degrees)).tolist()
+    listed = values[order].tolist()
+    return [(degree, math.fsum(listed[start:end])) for degree, (start, end) in enumerate(pairwise([0, *ends])) if start < end]
+
+
+def _by_step(layout: Layout, k: int) -> tuple[NDArray[np.int64], list[int]]:
+    """The predicates across in the order in which pipeline k checks them, and where each step's begin; last their number."""
+    steps = layout.steps[k]
+    counts = np.bincount(steps, minlength=len(layout.blocks))[1:]
+    return steps.argsort(kind="stable"), [0, *np.cumsum(counts).tolist()]
+
+
+def sizes_along(graph: JoinGraph, layout: Layout) -> Floats:
+    """The size of what a tuple of each input has visited before its first probe and after every one of them.
+
+    Mantissas and exponents are multiplied apart, as in `graph.product`. After the last probe all have visited the same, so it has one size.
+    """
+    own, own_exponents = np.frexp(np.array([graph.size(block) for block in layout.blocks]))
+    selectivity, exponents = np.frexp(graph.columns.selectivity[layout.across])
+    m = len(layout.blocks)
+    mantissas, powers = np.empty((m, m)), np.empty((m, m), np.int64)
+    for k in range(m):
+        checked, starts = _by_step(layout, k)
+        grown, carried = np.frexp(np.multiply.reduceat(selectivity[checked], starts[:-1]))
+        targets = layout.targets[k]
+        mantissas[k, 0], powers[k, 0] = own[k], own_exponents[k]
+        mantissas[k, 1:] = grown * own[targets]
+        powers[k, 1:] = carried + np.add.reduceat(exponents[checked], starts[:-1]) + own_exponents[targets]
+    mantissas, carried = np.frexp(np.multiply.accumulate(mantissas, axis=1))
+    with np.errstate(over="ignore", under="ignore"):
+        sizes: Floats = np.ldexp(mantissas, np.clip(np.cumsum(powers, axis=1) + carried, -3000, 3000).astype(np.int32))
+    sizes[:, -1] = sizes[0, -1]
+    return sizes
+
+
+def probing_along(graph: JoinGraph, costs: Costs, terms: WideTerms, sizes: dict[int, float]) -> list[float]:
+    """For each input what all probes of one of its live tuples cost in this graph. `sizes` takes up those of the inputs and of the join."""
+    layout = terms.layout
+    visited = sizes_along(graph, layout)
+    sizes.update(zip(layout.blocks, visited[:, 0].tolist(), strict=True))
+    sizes[sum(layout.blocks)] = float(visited[0, -1])
+    per_tuple = costs.probe + np.where(terms.hashed, 0.0, costs.scan * visited[:, 0][layout.targets] if costs.scan else 0.0)
+    before = np.where(per_tuple == 0.0, 0.0, per_tuple * visited[:, :-1])
+    after = costs.join * visited[:, 1:] if costs.join else np.zeros_like(before)
+    return [math.fsum([*a, *b]) for a, b in zip(before.tolist(), after.tolist(), strict=True)]
+
+
+def layout_of(graph: JoinGraph, blocks: Sequence[int], orders: Sequence[Sequence[int]]) -> Layout | None:
+    """The layout of a wide join; None where a step checks no predicate, or more than can be multiplied at once."""
+    layout = Layout.of(graph, blocks, orders)
+    for k in range(len(blocks)):
+        counts = np.bincount(layout.steps[k], minlength=len(blocks))[1:]
+        if counts.min() == 0 or counts.max() > AT_ONCE:
+            return None
+    return layout
+
+
+def price_wide_join(model: CostModel, blocks: Sequence[int], orders: Sequence[Sequence[int]], sizes: dict[int, float]) -> PricedJoin | None:
+    """The figures of a join of many inputs; None where it has to be priced step by step."""
+    graph, costs = model.graph, model.costs
+    layout = layout_of(graph, blocks, orders)
+    if layout is None:
+        return None
+    m = len(blocks)
+    visited = sizes_along(graph, layout)
+    sizes.update(zip(blocks, visited[:, 0].tolist(), strict=True))
+    sizes[sum(blocks)] = float(visited[0, -1])
+    rates = [model.rate(block) for block in blocks]
+    with np.errstate(over="ignore", invalid="ignore"):
+        produced = visited[:, 1:] * np.array([model.per_second(block) for block in blocks])[:, None]
+        arriving = np.column_stack([np.array(rates), produced[:, :-1]])
+        probing = costs.probe * arriving if costs.probe else np.zeros_like(arriving)
+        joining = costs.join * produced if costs.join else np.zeros_like(produced)
+        hashed = _hashed(graph, layout)
+        scans = arriving * visited[:, 0][layout.targets] * costs.scan if costs.scan else np.zeros_like(arriving)
+        scanning = np.where(hashed, 0.0, scans)
+        cpu = probing + joining + scanning
+    indexed = np.bincount(layout.targets[hashed], minlength=m) > 0
+    kept = [keeping(costs, index, rate) for index, rate in zip(indexed.tolist(), rates, strict=True)]
+    figures = _Figures(layout, hashed, arriving, produced, cpu)
+    values = np.concatenate([probing.ravel(), joining.ravel(), scanning.ravel(), np.array(kept)])
+    cpu_of_all = total(values[values != 0.0].tolist())
+    return PricedJoin(
+        tuple(blocks),
+        tuple(tuple(order) for order in orders),
+        tuple(PricedState(index, value) for index, value in zip(indexed.tolist(), kept, strict=True)),
+        tuple(PricedPipeline(WideProbes(figures, k)) for k in range(m)),
+        cpu_of_all,
+        WideTerms(layout, hashed, (probing, joining, scanning), np.array(kept)),
+        (cpu_of_all,),
+    )
+
+
+def _hashed(graph: JoinGraph, layout: Layout) -> NDArray[np.bool_]:
+    """By step whether one of the predicates that it checks is an equality."""
+    equality = graph.columns.equality[layout.across]
+    if equality.all():
+        return np.ones(layout.targets.shape, np.bool_)
+    found = np.zeros(layout.targets.shape, np.bool_)
+    for k in range(len(layout.blocks)):
+        found[k, layout.steps[k][equality].astype(np.int64) - 1] = True
+    return found
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """What is known of the steps of a wide join: a row per pipeline, a column per step."""
+
+    layout: Layout
+    hashed: NDArray[np.bool_]
+    arriving: Floats
+    produced: Floats
+    cpu: Floats
+
+    @cached_property
+    def numbers(self) -> NDArray[np.object_]:
+        """The predicates across, one object each: a clique's steps list each of its predicates 200 times."""
+        return self.layout.across.astype(object)
+
+    def steps(self, k: int) -> Iterator[tuple[Any, ...]]:
+        """The fields of every probe of pipeline k, with the predicates that it checks, in the order of the query."""
+        checked, starts = _by_step(self.layout, k)
+        listed = self.numbers[checked].tolist()
+        columns = [values[k].tolist() for values in (self.layout.targets, self.hashed, self.arriving, self.produced, self.cpu)]
+        return zip(*columns, [tuple(listed[start:end]) for start, end in pairwise(starts)], repeat(False))
+
+
+class WideProbes(Sequence[PricedProbe]):
+    """The probes of one pipeline of a wide join. They are made when they are asked for: few of the joins that are priced are written down."""
+
+    def __init__(self, figures: _Figures, k: int) -> None:
+        self._figures, self._k = figures, k
+        self._listed: tuple[PricedProbe, ...] | None = None
+
+    def __len__(self) -> int:
+        return int(self._figures.layout.targets.shape[1])
+
+    @overload
+    def __getitem__(self, index: int) -> PricedProbe: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[PricedProbe]: ...
+    def __getitem__(self, index: int | slice) -> PricedProbe | Sequence[PricedProbe]:
+        if self._listed is None:
+            self._listed = tuple(map(PricedProbe._make, self._figures.steps(self._k)))
+        return self._listed[index]
+
+    def __iter__(self) -> Iterator[PricedProbe]:
+        return iter(self[:])
+
+    def fields(self) -> Iterator[tuple[Any, ...]]:
+        """The fields of every probe, as `PricedProbe` has them, for those who need no more."""
+        return self._figures.steps(self._k) if self._listed is None else iter(self._listed)
+
+    def cpu(self) -> float:
+        """Of all probes."""
+        return math.fsum(self._figures.cpu[self._k].tolist())
