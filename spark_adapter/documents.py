@@ -69,7 +69,7 @@ def check_tree(plan: Plan) -> None:
     loose = [name for name in below if name not in users and name != root]
     if loose and not faults:
         faults.append(("/operators", f"nothing joins {', '.join(loose)}: the last operator must join all streams and tables"))
-    if not faults:
+    if not faults and tables:
         faults += _check_accesses(plan, below)
     if faults:
         raise PlanError(faults)
@@ -88,14 +88,14 @@ def _check_accesses(plan: Plan, below: Mapping[str, list[str]]) -> Iterator[Faul
             yield f"/query/tables/{t}/access", f"{table.name} offers no {access.access.value}{asked}"
     for i, operator in enumerate(plan.operators):
         for j, pipeline in enumerate(operator.pipelines):
-            visited = set(below[pipeline.input])
+            visited = set(below.get(pipeline.input, ()))
             for k, probe in enumerate(pipeline.probes):
                 bound = reached[probe.target].bound if probe.target in reached else []
                 missing = [attribute for attribute in bound if not _binds(plan, visited, f"{probe.target}.{attribute}")]
                 if missing:
                     at = f"/operators/{i}/pipelines/{j}/probes/{k}"
                     yield at, f"{operator.id} asks {probe.target} before anything has a value for its {', '.join(missing)}"
-                visited |= set(below[probe.target])
+                visited |= set(below.get(probe.target, ()))
 
 
 def _binds(plan: Plan, visited: set[str], side: str) -> bool:

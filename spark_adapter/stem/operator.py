@@ -144,7 +144,7 @@ class _Batch:
         self.program = self.routing.applied(self.ways.taken) if program.adaptive else self.ways.taken
         self.windows = Windows(program, notes.counts)
         self.state = State(self.ways.held, store, notes, self.windows, watermark)
-        self.tables = Tables(self.program, grid, cell, ask)
+        self.tables = Tables(self.ways.taken, self.ways.in_force, grid, cell, ask)
         self.tables.take(self.state, arrivals, [whole for whole in told if isinstance(whole, Whole)])
         self.arrivals = {stream.name: arrivals[stream.name] for stream in program.streams if stream.name in arrivals}
         self.caches = Caches(self.program, self.state, watermark)

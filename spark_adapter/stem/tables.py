@@ -22,7 +22,7 @@ from typing import Protocol
 
 import polars as pl
 
-from spark_adapter.stem.frames import decode, encode, stacked
+from spark_adapter.stem.frames import decode, encode
 from spark_adapter.stem.hashes import xxhash64
 from spark_adapter.stem.pieces import bounds_of, new_name
 from spark_adapter.stem.program import ROWS, Program, Step, Table
@@ -65,14 +65,19 @@ class Ask(Protocol):
 class Asked:
     """A table that gives parts by key, in one batch."""
 
-    table: Table
+    offers: tuple[Table, ...]
+    """As the plan whose way is taken reaches it, then as the plan in force does: what is built for that one may bind it by other keys."""
     ask: Ask
     state: State
     grid: Grid
     cell: int
     calls: Calls = field(default_factory=Calls)
-    _known: pl.DataFrame | None = None
-    _parts: list[Part] = field(default_factory=list)
+    _known: dict[tuple[str, ...], pl.DataFrame] = field(default_factory=dict)
+    _parts: dict[tuple[str, ...], list[Part]] = field(default_factory=dict)
+
+    @property
+    def table(self) -> Table:
+        return self.offers[0]
 
     @property
     def rows(self) -> float:
@@ -82,26 +87,28 @@ class Asked:
     def answers(self, left: pl.DataFrame, step: Step) -> Sequence[Part]:
         """Parts with all partners of these rows, and with those of rows that asked before."""
         given = {comparison.right: comparison.left for comparison in reversed(step.equal)}
-        wanted = left.select(pl.col(given[side]).alias(side) for side in self.table.bound).drop_nulls().unique(maintain_order=True)
-        missing = wanted if self._known is None else wanted.join(self._known, on=list(self.table.bound), how="anti", maintain_order="left")
+        table = next(offer for offer in self.offers if given.keys() >= set(offer.bound))
+        wanted = left.select(pl.col(given[side]).alias(side) for side in table.bound).drop_nulls().unique(maintain_order=True)
+        known, parts = self._known.get(table.bound), self._parts.setdefault(table.bound, [])
+        missing = wanted if known is None else wanted.join(known, on=list(table.bound), how="anti", maintain_order="left")
         if missing.height:
             began = time.monotonic()
-            rows = self._here(self.ask(self.table, missing, self.calls))
+            rows = self._here(self.ask(table, missing, self.calls), table.bound)
             self.calls.seconds += time.monotonic() - began
             self.calls.keys += missing.height
             self.calls.rows += rows.height
-            self._known = stacked([self._known, missing])
+            self._known[table.bound] = missing if known is None else pl.concat([known, missing])
             if rows.height:
-                self._parts.append(Part(self.state, "", bounds_of(rows, ()), rows.height, True, rows))
-        return self._parts
+                parts.append(Part(self.state, "", bounds_of(rows, ()), rows.height, True, rows))
+        return parts
 
-    def _here(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def _here(self, rows: pl.DataFrame, bound: tuple[str, ...]) -> pl.DataFrame:
         """Those that would lie in this cell if the table were kept: where it has a coordinate of its own, other cells have the others."""
         rows = rows.drop_nulls(list(self.table.attributes)).with_columns(*self.state.windows.neutral())
         for d in self.grid.hashed(self.table.name):
             side = f"{self.table.name}.{self.grid.dimensions[d].attributes[self.table.name]}"
             share, stride = self.grid.dimensions[d].share, self.grid.strides[d]
-            if side not in self.table.bound and rows.height:
+            if side not in bound and rows.height:
                 rows = rows.filter(pl.Series(xxhash64(rows[side]) % share == self.cell // stride % share))
         return rows
 
@@ -114,8 +121,9 @@ def with_windows(rows: pl.DataFrame, windows: Windows) -> pl.DataFrame:
 class Tables:
     """The tables of one cell in one batch."""
 
-    def __init__(self, program: Program, grid: Grid, cell: int, ask: Ask | None) -> None:
-        self._tables = {table.name: table for table in program.tables}
+    def __init__(self, taken: Program, in_force: Program, grid: Grid, cell: int, ask: Ask | None) -> None:
+        later = {table.name: table for table in in_force.tables}
+        self._tables = {table.name: (table, later[table.name]) for table in taken.tables}
         self._grid, self._cell, self._ask = grid, cell, ask
 
     def take(self, state: State, arrivals: Mapping[str, pl.DataFrame], told: Iterable[Whole]) -> None:
@@ -139,7 +147,7 @@ class Tables:
             state.store.remove(key)
             notes.aside.remove(key)
         notes.tables = {name: version for name, version in notes.tables.items() if name in state.modules}
-        state.asked = {name: self._asked(table, state) for name, table in self._tables.items() if name not in notes.tables}
+        state.asked = {name: self._asked(offers, state) for name, offers in self._tables.items() if name not in notes.tables}
 
     def noted(self, state: State) -> dict[str, list[float]]:
         """Per table that was asked: keys, calls, rows and seconds."""
@@ -165,10 +173,11 @@ class Tables:
         state.age(whole.table)
         notes.tables[whole.table] = whole.version
 
-    def _asked(self, table: Table, state: State) -> Asked:
+    def _asked(self, offers: Sequence[Table], state: State) -> Asked:
+        able = tuple(table for table in offers if table.bound)
         # A plan is checked before it comes here: a kept table without an index is whole before the first batch.
-        assert table.bound and self._ask is not None, f"the rows of table {table.name} are missing"
-        return Asked(table, self._ask, state, self._grid, self._cell)
+        assert able and self._ask is not None, f"the rows of table {offers[0].name} are missing"
+        return Asked(able, self._ask, state, self._grid, self._cell)
 
 
 def _version_of(key: str) -> tuple[str, int]:

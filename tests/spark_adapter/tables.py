@@ -23,7 +23,7 @@ from spark_adapter.stem.lookup import Lookups, Reach
 from tests.spark_adapter.cells import ATTRIBUTES, OPERATORS, Batch, batches, by_definition, reordered, with_caches
 from tests.spark_adapter.plans import Shape, make_plan
 
-__all__ = ["Content", "TableCase", "database", "fill", "joined_with_tables", "lookups", "table_cases"]
+__all__ = ["Content", "TableCase", "database", "fill", "joined_with_tables", "lookups", "table_cases", "table_plans"]
 
 Content = Mapping[str, Sequence[Mapping[str, Any]]]
 """Per table its rows: id, x, y; x and y may be null."""

@@ -18,7 +18,7 @@ from spark_adapter.stem.state import Notes
 from spark_adapter.stem.tables import Calls
 from tests.spark_adapter.cells import SECOND, Batch, Cells, with_caches
 from tests.spark_adapter.plans import make_plan
-from tests.spark_adapter.tables import Content, TableCase, database, fill, joined_with_tables, lookups, table_cases
+from tests.spark_adapter.tables import Content, TableCase, database, fill, joined_with_tables, lookups, table_cases, table_plans
 
 Results = Counter[tuple[int, ...]]
 
@@ -114,6 +114,28 @@ def test_a_batch_that_is_run_again_sees_the_same_version(case: TableCase, again:
             else:
                 found += run.work_off(n)
         assert found == joined_with_tables(case.plan, case.batches, case.contents)
+
+
+@settings(max_examples=60, deadline=None)
+@given(table_cases(), st.data())
+def test_plans_that_keep_the_same_streams_take_over(case: TableCase, data: st.DataObject) -> None:
+    """With tables that do not change, and kept ones read when the plan that keeps them takes over."""
+    still = TableCase(case.plan, case.batches, {0: case.contents[0]}, frozenset(), case.parallelism)
+    others = st.sampled_from([data.draw(table_plans(case.plan.query)) for _ in range(2)])
+    with database() as url:
+        run, found, version = Run(still, url), Results(), 100
+        for n in range(len(case.batches)):
+            found += run.work_off(n)
+            other = data.draw(others)
+            if kept_streams(other) == kept_streams(case.plan):
+                kept = {table.name for table in run.cells.plan.tables if not table.bound}
+                run.cells.use(other) if data.draw(st.booleans()) else run.cells.change(other)
+                for table in other.tables:
+                    if not table.bound and table.name not in kept:
+                        version += 1
+                        run.cells.give(table.name, still.contents[0][table.name], version)
+                        run.cells.declare(table.name, version)
+        assert found == joined_with_tables(case.plan, case.batches, still.contents)
 
 
 QUERY = Query.model_validate(
