@@ -16,7 +16,7 @@ from solvers.jtree.search import Found, Problem
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
 from solvers.model.point import Caps
-from solvers.model.tree import probes_of
+from solvers.model.tree import joins, probes_of
 from solvers.plan.builder import build_plan
 from solvers.plan.outcome import Outcome, allocated, chosen, proven
 
@@ -74,7 +74,8 @@ def _with_caches(problem: Problem, tree: Found, deadline: Deadline, known: Known
 
 def _before_writing(problem: Problem, tree: Found, deadline: Deadline) -> Deadline:
     """When the plan has to be written down. Where nothing fits, what may probe is written down as well, probe by probe."""
-    return deadline.before_writing(probes_of(tree.best.tree) * (1 if problem.caps.admit(tree.best) else 2))
+    times = 1 if problem.caps.admit(tree.best) else 2
+    return deadline.before_writing(times * probes_of(tree.best.tree), times * sum(1 for _ in joins(tree.best.tree)))
 
 
 def problem_of(request: PlanRequest) -> Problem:

@@ -6,9 +6,9 @@ with some of the joins below it, has a handful of blocks as leaves and is solved
 the whole plan, caps included, is taken if it is better. Joins wider than a region are changed by merging a join into its
 user and by splitting off a pair of inputs. First regions grow towards the costliest joins, then at random (seeded). Under a cap the
 same search is run with a price on bytes, and its plans on both sides of the cap are improved once more. It ends when a round of
-each brings nothing, or at the deadline.
+each brings nothing; then larger regions and other random ones follow, as many as the time limit pays for, or until the deadline.
 Guarantee: the plan is optimal where one region holds the whole graph; otherwise it is as good as every start and comes with the
-bound of `solvers.jtree.lower_bound`, a relaxation of trees to prefix codes. Complexity: per round n regions of milliseconds each.
+bound of `solvers.jtree.lower_bound`. Complexity: per round n regions of milliseconds each.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ WHOLE_STEPS = 400  # steps of its staircases, more than graphs of that size have
 FIRST, LAST = 7, 9  # blocks of a region, in the first rounds and in the last: 0.3 and 3 ms each on sparse graphs
 STARTS = 3  # plans that are improved, the best first
 RANDOM_ROUNDS = 2  # rounds of random regions that have to bring nothing before the search ends
+PERSISTENT = ((9, 50), (10, 15), (11, 5))
+"""Blocks of the regions that are tried once rounds bring nothing, and how many a second of the time limit: about a sixth of it each. By their number
+and not by the clock, so that the same request has the same plan however busy the machine is."""
+MOST_SECONDS = 30.0  # of a time limit that are used up in this way
+IDLE_ROUNDS = 12  # of those, after which no other regions are likely to be left
 PAIRS = 4  # per round and wide join: pairs of its inputs that are tried as a join of their own
 PRICES = 24  # powers of two of the price of a byte, around the plan's CPU per byte
 
@@ -59,6 +64,8 @@ class _Search:
         """What a byte costs in CPU, while plans are made for that price instead of for the caps."""
         self._solved: dict[tuple[int, ...], tuple[Solution, ...]] = {}
         self._settled: set[tuple[int, ...]] = set()
+        self.left = math.inf
+        """Regions that may still be solved."""
 
     def score(self, excess: float, memory: float) -> Score:
         """The score to minimise: first how far the plan is over the caps, then the objective, then the other resource."""
@@ -122,6 +129,7 @@ class _Search:
     def solved(self, blocks: tuple[int, ...]) -> tuple[Solution, ...]:
         known = self._solved.get(blocks)
         if known is None:
+            self.left -= 1
             known = self._solved[blocks] = solve_region(self.ledger, blocks, in_memory=self.in_memory)[0]
         return known
 
@@ -133,7 +141,7 @@ class _Search:
         better = False
         start = shape
         for top in sorted(shape, key=lambda mask: (-self.weight(start, mask), mask)):
-            if self.deadline.expired():
+            if self.deadline.expired() or self.left <= 0:
                 break
             if top not in shape or top == self.fixed:
                 continue
@@ -241,6 +249,18 @@ class _Search:
                     self.deadline.progress.drafted(draft.cpu, draft.memory_bytes, shape)
         return shape
 
+    def persisted(self, shape: Shape) -> Shape:
+        """The plan after more and larger random regions, as many as the time granted pays for."""
+        for number, (limit, per_second) in enumerate(PERSISTENT, 1):
+            self.left = int(per_second * min(self.deadline.granted, MOST_SECONDS))
+            generator = random.Random(self.problem.seed + number)
+            idle = 0
+            while self.left > 0 and idle < IDLE_ROUNDS and not self.deadline.expired():
+                shape, better = self.round(shape, limit, generator)
+                idle = 0 if better else idle + 1
+        self.left = math.inf
+        return shape
+
 
 def _better(now: Score, before: Score) -> bool:
     if now[0] != before[0]:
@@ -263,7 +283,7 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     first = greedy_plan(model)
     drafts = [draft_of(ledger, shape_of(first))]
     progress.drafted(drafts[0].cpu, drafts[0].memory_bytes, drafts[0].shape)
-    writing = Writing.measured(problem.model, first)
+    writing = Writing.measured(problem, first)
     searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
     if not writing.before(deadline, drafts[0]).expired():
         # Without the CPU cap, or the walks would end at the first plan that fits.
@@ -287,6 +307,9 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
         drafts += traded
         for draft in _different(sorted(traded, key=search.rank))[:STARTS]:
             drafts.append(draft_of(ledger, search.improved(draft.shape)))
+    if not searching.expired():
+        progress.doing("trying larger regions")
+        drafts.append(draft_of(ledger, search.persisted(min(drafts, key=search.rank).shape)))
     progress.doing("pricing what was found")
     termination = searching.termination()
     if termination is not Termination.COMPLETE:
@@ -323,7 +346,7 @@ def _proven(problem: Problem, points: Sequence[Point], least_cpu: float, deadlin
     if not math.isfinite(bound):
         return Found(best, found, Proof.NONE, None, ALL_TREES)
     proof = Proof.OPTIMAL if nothing_fits or smallest else Proof.BOUNDED
-    return Found(best, found, proof, bound, ALL_TREES, ("The bound is a relaxation of join trees to prefix codes.",))
+    return Found(best, found, proof, bound, ALL_TREES, ("The bound is that of a relaxation of join trees.",))
 
 
 def _whole(problem: Problem, ledger: Ledger, deadline: Deadline) -> Found | None:

@@ -25,10 +25,13 @@ from solvers.jtree.compiled.questions import FRONTIER, LEAST_BYTES, LEAST_CPU
 from solvers.jtree.lacking import best_so_far, most_headroom, nothing_fits
 from solvers.jtree.lower_bound import relaxed_bound
 from solvers.jtree.parts import solver_for
-from solvers.jtree.search import ALL_TREES, Found, Problem
+from solvers.jtree.registry import run
+from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
 from solvers.jtree.star import star
 
 __all__ = ["exact", "frontier_search"]
+
+FIRST_SHARE = 0.1  # of the time, for a good plan to have where the search does not end
 
 
 def frontier_search(problem: Problem, deadline: Deadline) -> Found:
@@ -68,10 +71,11 @@ def exact(problem: Problem, deadline: Deadline) -> Found:
             return nothing_fits(problem, solver, deadline)
         return most
     goal = LEAST_BYTES if problem.objective is Objective.MIN_MEMORY else LEAST_CPU
+    quickly = run(Method.ANYTIME, problem, deadline.share(FIRST_SHARE)).points if solver.large else ()
     points, complete = solver.points(problem.caps, goal, deadline)
     within = [point for point in points if problem.caps.admit(point)]
     if not complete:
-        return best_so_far(problem, points, deadline)
+        return best_so_far(problem, staircase((*quickly, *points)), deadline)
     if not within:
         return nothing_fits(problem, solver, deadline)
     best = choose(problem, within)
@@ -81,8 +85,6 @@ def exact(problem: Problem, deadline: Deadline) -> Found:
 
 def _beyond(problem: Problem, deadline: Deadline) -> Found:
     """What there is for a graph with too many connected sets for a table: the plan and the bound of anytime search."""
-    from solvers.jtree.registry import run
-
     found = run(Method.ANYTIME, problem, deadline)
     return replace(found, notes=("There are too many connected sets for exact search: improved a good plan region by region.", *found.notes))
 

@@ -25,6 +25,7 @@ from solvers.model.tree import Join, Tree, joins, leaf_mask
 
 __all__ = ["AnySolver", "Solver", "affordable_sets", "solver_for"]
 
+LARGE_TABLE = 100_000  # connected sets of a part, from which its search takes seconds
 PATIENT = 4.0  # seconds granted, from which on larger tables are worth their time
 
 
@@ -48,6 +49,8 @@ class Solver:
             assert isinstance(root, Join)
             pays.append(model.price_join([leaf_mask(tree) for tree in root.inputs], root.orders).cpu)
             pays_bytes += [model.state_bytes(mask) for mask in self.masks if mask & (mask - 1)]
+        self.large = any(part is not None and part.sets.mask.size > LARGE_TABLE for part in self.parts)
+        """Whether the search may well not end in time."""
         self.pays, self.pays_bytes = math.fsum(pays), math.fsum(pays_bytes)
 
     def of(self, model: CostModel) -> Solver:
@@ -112,6 +115,7 @@ class AnySolver(Protocol):
 
     model: CostModel
     fits: bool
+    large: bool
 
     def of(self, model: CostModel) -> AnySolver: ...
 

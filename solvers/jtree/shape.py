@@ -23,7 +23,7 @@ from solvers.jtree.orders import best_orders
 from solvers.jtree.search import Problem, Shape, make_join, shape_of, sorted_inputs, tree_of_joins
 from solvers.model.cost import WIDE, CostModel
 from solvers.model.graph import bits
-from solvers.model.point import Point, point_of
+from solvers.model.point import Caps, Point, point_of
 from solvers.model.staircase import undominated
 from solvers.model.tree import Tree, joins, leaf_mask
 
@@ -47,6 +47,7 @@ MAX_REFINED = 40  # inputs up to which a wide join's orders are looked for again
 LARGE = 60  # streams from which only the chosen plan is priced
 MEASURED = 20  # joins whose pricing is timed
 AT_ONCE = 0.25  # of the time of a probe of a narrow join takes one of a wide join, whose probes are priced and written over arrays
+PER_JOIN = 8  # probes that take as long to write as a join itself, its validity and its reasons
 AS_QUICK = 2.0  # times the probes of the quickest plan to write: one of the two has to be written, and milliseconds are no reason to prefer it
 
 
@@ -67,21 +68,24 @@ class Writing:
     """
 
     seconds_per_probe: float
+    caps: Caps
 
     @classmethod
-    def measured(cls, model: CostModel, tree: Tree) -> Writing:
+    def measured(cls, problem: Problem, tree: Tree) -> Writing:
         """Twice the time per probe of pricing some joins of a binary tree: writing a plan takes about as long as pricing it."""
-        nodes = list(joins(tree))
+        model, nodes = problem.model, list(joins(tree))
         some = nodes[:: max(1, len(nodes) // MEASURED)]
         began = time.monotonic()
         with suppress(RangeError):
             for node in some:
                 model.price_join([leaf_mask(child) for child in node.inputs], node.orders)
-        return cls(2.0 * (time.monotonic() - began) / max(1, 2 * len(some)))
+        return cls(2.0 * (time.monotonic() - began) / max(1, 2 * len(some)), problem.caps)
 
     def seconds(self, draft: Draft) -> float:
         probes = [(len(inputs), len(inputs) * (len(inputs) - 1)) for inputs in draft.shape.values()]
-        return self.seconds_per_probe * sum(count * AT_ONCE if inputs >= WIDE else count for inputs, count in probes)
+        work = sum(count * AT_ONCE if inputs >= WIDE else count for inputs, count in probes) + PER_JOIN * len(probes)
+        fits = draft.cpu <= self.caps.cpu and draft.memory_bytes <= self.caps.memory_bytes
+        return self.seconds_per_probe * work * (1.0 if fits else 2.0)  # where nothing fits, who may probe how much is written down as well
 
     def before(self, deadline: Deadline, draft: Draft) -> Deadline:
         """The moment at which writing this plan has to begin."""

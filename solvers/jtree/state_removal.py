@@ -117,7 +117,7 @@ def enough_removed(problem: Problem, passed: Sequence[Draft]) -> bool:
 def state_removal(problem: Problem, deadline: Deadline) -> Found:
     """Paper 3's state-removal."""
     ledger = Ledger(problem.model)
-    writing = Writing.measured(problem.model, greedy_plan(problem.model))
+    writing = Writing.measured(problem, greedy_plan(problem.model))
     searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
     passed: list[Draft] = []
     for draft in remove_states(ledger, binary_shape(ledger, searching), searching):

@@ -80,7 +80,7 @@ def select_states(ledger: Ledger, deadline: Deadline) -> Iterator[Draft]:
 def state_selection(problem: Problem, deadline: Deadline) -> Found:
     """Paper 3's state-selection."""
     ledger, caps = Ledger(problem.model), problem.caps
-    writing = Writing.measured(problem.model, greedy_plan(problem.model))
+    writing = Writing.measured(problem, greedy_plan(problem.model))
     searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
     passed: list[Draft] = []
     for draft in select_states(ledger, searching):

@@ -62,7 +62,7 @@ def walk_two_layers(problem: Problem, ledger: Ledger, deadline: Deadline) -> lis
 def two_layer(problem: Problem, deadline: Deadline) -> Found:
     """Paper 3's two-layer framework."""
     ledger = Ledger(problem.model)
-    writing = Writing.measured(problem.model, greedy_plan(problem.model))
+    writing = Writing.measured(problem, greedy_plan(problem.model))
     searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
     passed = writing.in_time(deadline, walk_two_layers(problem, ledger, searching))
     return heuristic(problem, priced(problem, ledger, passed, searching), SPACE, searching)

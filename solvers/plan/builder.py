@@ -17,6 +17,7 @@ from models.plan import (
     Probe,
     Proof,
     Shortfall,
+    State,
     Validity,
 )
 from models.request import Objective, Query, Resources
@@ -33,7 +34,9 @@ from solvers.plan.tables import tables_of
 
 BRIEF = "The time limit left no time to work out allocation, validity and the reasons for this plan."
 
-PROBE_FIELDS, VALIDITY_FIELDS = set(Probe.model_fields), set(Validity.model_fields)
+OPERATOR_FIELDS, PIPELINE_FIELDS, PROBE_FIELDS, STATE_FIELDS, VALIDITY_FIELDS = (
+    set(model.model_fields) for model in (Operator, Pipeline, Probe, State, Validity)
+)
 
 __all__ = ["build_plan", "gap_of", "normalised", "operators_of"]
 
@@ -50,7 +53,10 @@ def normalised(query: Query, graph: JoinGraph) -> Query:
 
 
 def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
-    """The joins of a priced tree, flat, inputs before users, the root last."""
+    """The joins of a priced tree, flat, inputs before users, the root last.
+
+    Nothing is validated whose figures fit a double: the types are those of the fields, and validating a join of 200 inputs takes half a second.
+    """
     model, graph = problem.model, problem.model.graph
     ids = {node.mask: f"join-{number}" for number, node in enumerate(priced.nodes, 1)}
 
@@ -61,28 +67,30 @@ def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
     for node, join in zip(priced.nodes, priced.joins, strict=True):
         inputs = [name(child) for child in node.inputs]
         root, size = node is priced.nodes[-1], priced.sizes[node.mask]
-        operators.append(
-            Operator.model_validate(
-                {
-                    "id": ids[node.mask],
-                    "kind": OperatorKind.BINARY_JOIN if len(inputs) == 2 else OperatorKind.MJOIN,
-                    "inputs": inputs,
-                    "streams": sorted(graph.names[i] for i in bits(node.mask)),
-                    "materialized": not root,
-                    "rate": size * model.per_second(node.mask),
-                    "state_tuples": 0.0 if root else size,
-                    "state_bytes": 0.0 if root else size * model.tuple_bytes(node.mask),
-                    "cpu": join.cpu,
-                    "states": [{"input": inputs[k], "indexed": state.indexed, "cpu": state.cpu} for k, state in enumerate(join.states) if state.kept],
-                    "pipelines": [_pipeline(inputs, k, pipeline.probes) for k, pipeline in enumerate(join.pipelines) if pipeline.probes],
-                }
-            )
-        )
+        fields = {
+            "id": ids[node.mask],
+            "kind": OperatorKind.BINARY_JOIN if len(inputs) == 2 else OperatorKind.MJOIN,
+            "inputs": inputs,
+            "streams": sorted(graph.names[i] for i in bits(node.mask)),
+            "materialized": not root,
+            "rate": size * model.per_second(node.mask),
+            "state_tuples": 0.0 if root else size,
+            "state_bytes": 0.0 if root else size * model.tuple_bytes(node.mask),
+            "cpu": join.cpu,
+            "states": [
+                State.trusted({"input": inputs[k], "indexed": state.indexed, "cpu": state.cpu}, STATE_FIELDS)
+                for k, state in enumerate(join.states)
+                if state.kept
+            ],
+            "pipelines": [_pipeline(inputs, k, pipeline.probes) for k, pipeline in enumerate(join.pipelines) if pipeline.probes],
+        }
+        finite = math.isfinite(size * (1.0 + model.per_second(node.mask) + model.tuple_bytes(node.mask)) + join.cpu)
+        operators.append(Operator.trusted(fields, OPERATOR_FIELDS) if finite else Operator.model_validate(fields))
     return operators
 
 
 def _pipeline(inputs: list[str], k: int, priced: Sequence[PricedProbe]) -> Pipeline:
-    """One pipeline on the wire. Its probes are not validated: a join of 200 inputs has 40,000 of them, and that would take half a second."""
+    """One pipeline on the wire."""
     probes = [
         Probe.trusted(
             {
@@ -98,8 +106,10 @@ def _pipeline(inputs: list[str], k: int, priced: Sequence[PricedProbe]) -> Pipel
         for target, hashed, rate_in, rate_out, cpu, predicates, asked in (priced.fields() if isinstance(priced, WideProbes) else priced)
     ]
     finite = math.isfinite(sum([probe.rate_in + probe.rate_out + probe.cpu for probe in probes]))
-    # Only a sum of figures that all fit a double is finite; where it is not, validation says which of them do not, if any.
-    return Pipeline.model_validate({"input": inputs[k], "probes": probes if finite else [probe.model_dump() for probe in probes]})
+    if finite:
+        return Pipeline.trusted({"input": inputs[k], "probes": probes}, PIPELINE_FIELDS)
+    # Only a sum of figures that all fit a double is finite; where it is not, validation refuses those that do not, if any.
+    return Pipeline.model_validate({"input": inputs[k], "probes": [probe.model_dump() for probe in probes]})
 
 
 def gap_of(problem: Problem, value: float, bound: float | None) -> float | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -37,7 +39,8 @@ COSTS = (Costs(), Costs(probe=1e-6), Costs(join=0.0), Costs(scan=1e-9, append=1e
 
 
 def soon() -> Deadline:
-    return Deadline.after(60.0)
+    """Budgets of a second, and a minute to spend them in."""
+    return replace(Deadline.after(60.0), granted=1.0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -195,7 +198,8 @@ def test_under_both_caps_it_is_not_worse_than_any_walk(search: Search, objective
 
 
 def test_the_starts_under_loose_caps_are_those_without_caps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(anytime_module._Search, "improved", lambda _, shape, *__: shape)
+    for steps in ("improved", "persisted"):
+        monkeypatch.setattr(anytime_module._Search, steps, lambda _, shape, *__: shape)
     model = keyed_model(7, 60)
     free = anytime(Problem(model), soon()).best
     loose = anytime(Problem(model, Caps(free.cpu * 100, free.memory_bytes * 100)), soon()).best
@@ -251,3 +255,20 @@ def test_components_are_planned_each_on_its_own() -> None:
         tree = anytime(Problem(model), soon()).best.tree
         masks = {node.mask for node in joins(tree)} | {1 << i for i in range(13)}
         assert set(model.graph.components) <= masks
+
+
+def test_a_longer_time_limit_pays_for_more_regions(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved: list[int] = []
+
+    def counted(*given: Any, **named: Any) -> Any:
+        solved[-1] += 1
+        return solve_region(*given, **named)
+
+    monkeypatch.setattr(anytime_module, "solve_region", counted)
+    model = keyed_model(7, 40)
+    costs = []
+    for granted in (0.5, 2.0):
+        solved.append(0)
+        costs.append(anytime(Problem(model), Deadline(math.inf, granted=granted)).best.cpu)
+    assert solved[0] < solved[1]
+    assert costs[1] <= costs[0] * ROUNDED

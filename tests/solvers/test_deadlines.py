@@ -218,7 +218,7 @@ def test_caches_leave_the_time_that_it_takes_to_write_the_plan(monkeypatch: pyte
     plan(asked("star", Method.MJOIN, time_limit=30.0))
     ((until, probed),) = given
     assert probed == STREAMS * (STREAMS - 1)
-    assert until.at == pytest.approx(30.0 - probed * deadlines.SECONDS_PER_PROBE)
+    assert until.at == pytest.approx(30.0 - probed * deadlines.SECONDS_PER_PROBE - deadlines.SECONDS_PER_JOIN)
 
 
 def test_the_bound_of_headroom_with_caches_is_narrowed_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

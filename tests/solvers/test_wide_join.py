@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from models.request import PlanRequest
+from models.plan import Plan
+from models.request import Method, Options, PlanRequest, Resources
 from solvers.allocation.productivity import paths_of_plan
 from solvers.jtree.components import join_components
 from solvers.jtree.search import make_join
@@ -18,7 +19,7 @@ from solvers.model.point import Caps
 from solvers.model.sensitivity import headroom, validity
 from solvers.model.tree import Join, Tree
 from solvers.model.wide_join import WideTerms
-from solvers.planner import problem_of
+from solvers.planner import plan, problem_of
 from tests.graphs import random_costs, random_graph
 
 STREAMS = 30
@@ -107,6 +108,13 @@ def test_headroom_validity_and_paths_of_a_wide_join_are_the_same_over_arrays(see
     assert mine_.cpu == pytest.approx(theirs_.cpu)
     assert (mine_.keeping, mine_.size) == pytest.approx((theirs_.keeping, theirs_.size))
     assert [kept.size for kept in mine_.subresults] == pytest.approx([kept.size for kept in theirs_.subresults])
+
+
+def test_what_is_written_without_validation_is_what_validation_would_make_of_it() -> None:
+    query = random_graph(random.Random(5), STREAMS, "star", log_selectivity=(-2.5, -0.5), theta=0.2)
+    for method in (Method.MJOIN, Method.BJTREE):
+        made = plan(PlanRequest(query=query, resources=Resources(cpu=1e-9), options=Options(method=method)))
+        assert Plan.model_validate_json(made.model_dump_json()) == made
 
 
 def test_sizes_and_neighbours_of_a_dense_graph_are_the_same_over_arrays(monkeypatch: pytest.MonkeyPatch) -> None:

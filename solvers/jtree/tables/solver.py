@@ -110,6 +110,7 @@ class TableSolver:
     def __init__(self, model: CostModel, limit: int = MAX_SETS, binary: bool = False) -> None:
         self.model, self.limit, self.binary = model, min(limit, MAX_SETS), binary
         self.fits = self._sets_fit()
+        self.large = False  # anytime search knows no tables
         self._ways: dict[tuple[tuple[int, ...], bool], list[Way]] = {}
         self._trees: dict[_Plan, Tree] = {}
 
