@@ -209,7 +209,10 @@ def test_a_plan_survives_being_written_and_read() -> None:
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (lambda operators: operators[0]["inputs"].__setitem__(0, "nobody"), "joins 'nobody', which is neither a stream, a table nor an operator before it"),
+        (
+            lambda operators: operators[0]["inputs"].__setitem__(0, "nobody"),
+            "joins 'nobody', which is neither a stream, a table nor an operator before it",
+        ),
         (lambda operators: operators[1]["inputs"].__setitem__(1, "a"), "joins 'a', which join-1 joins already"),
         (lambda operators: operators.pop(), "nothing joins c: the last operator must join all streams"),
         (lambda operators: operators.clear(), "nothing joins b, c"),
