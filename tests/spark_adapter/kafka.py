@@ -93,7 +93,8 @@ class Topics:
             consumer.close()
 
     def _new_producer(self) -> Producer:
-        return Producer({"bootstrap.servers": self.address, "linger.ms": 5, **QUIET})
+        # Without idempotence a record that is sent again may come after later ones.
+        return Producer({"bootstrap.servers": self.address, "linger.ms": 5, "enable.idempotence": True, **QUIET})
 
     def _consumer(self) -> Consumer:
         return Consumer({"bootstrap.servers": self.address, "group.id": "reader", "enable.auto.commit": False, **QUIET})

@@ -29,8 +29,8 @@ class Ran(NamedTuple):
     """All that was written to the terminal, which is standard error alone."""
 
 
-def at_a_terminal(*arguments: str, interrupt: bool = False, **environment: str) -> Ran:
-    """The command with a terminal for its input and standard error; with `interrupt`, Ctrl-C is pressed once the bar shows a plan."""
+def at_a_terminal(*arguments: str, interrupt: bytes = b"", **environment: str) -> Ran:
+    """The command with a terminal for its input and standard error; Ctrl-C is pressed once `interrupt` is in what it shows."""
     out, write = os.pipe()
     child, terminal = pty.fork()
     if child == 0:
@@ -44,8 +44,8 @@ def at_a_terminal(*arguments: str, interrupt: bool = False, **environment: str) 
         ready, _, _ = select.select([terminal, out], [], [], 1.0)
         if terminal in ready:
             said += _read(terminal)
-            if interrupt and b"best " in said:
-                interrupt = False
+            if interrupt and interrupt in said:
+                interrupt = b""
                 os.write(terminal, b"\x03")
         if out in ready:
             part = os.read(out, 65536)
@@ -113,7 +113,7 @@ def test_quiet_is_quiet(long: Path) -> None:
 
 
 def test_ctrl_c_prints_the_best_so_far_and_claims_no_more_than_is_known(tmp_path: Path) -> None:
-    ran = at_a_terminal("plan", str(write(tmp_path / "endless.json", 18, "clique", 300.0)), interrupt=True)
+    ran = at_a_terminal("plan", str(write(tmp_path / "endless.json", 18, "clique", 300.0)), interrupt=b"best ")
     made: dict[str, Any] = json.loads(ran.out)
     assert ran.code == 0 and made["proof"] == "bounded" and 0.0 < made["gap"] < 1.0
     assert any("ended early, as it was asked to" in sentence for sentence in made["explanation"])
@@ -127,7 +127,7 @@ def test_a_server_s_incumbents_are_shown_too(service: httpx.Client, long: Path) 
 
 
 def test_ctrl_c_while_a_server_plans_ends_without_an_answer(service: httpx.Client, tmp_path: Path) -> None:
-    ran = at_a_terminal("plan", str(write(tmp_path / "endless.json", 18, "clique", 300.0)), "--url", str(service.base_url), interrupt=True)
+    ran = at_a_terminal("plan", str(write(tmp_path / "endless.json", 18, "clique", 300.0)), "--url", str(service.base_url), interrupt=b"/300 s")
     assert (ran.code, ran.out) == (130, b"") and "Traceback" not in ran.terminal
 
 
