@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from models.base import Model, NonNegative, Number, Positive, Share, is_none
+from models.base import Flag, Model, NonNegative, Number, Positive, Share, is_none
 from models.faults import Fault, with_faults
 from models.faults import _get as get
 from models.faults import _is_real as is_real
@@ -183,7 +183,7 @@ class AllocationAnswer(Model):
     """Resources used."""
     paths: list[AllocatedPath]
     """What each path gets, in the order of the request."""
-    feasible: Annotated[bool, Field(examples=[True])]
+    feasible: Annotated[Flag, Field(examples=[True])]
     """Whether every state gets its refresh rate."""
     uncovered: Annotated[list[str], Field(examples=[["AB"]])]
     """States that get less than their refresh rate."""

@@ -2,17 +2,17 @@
 
 JSON has one kind of number and pydantic is generous about what it takes for one: `true` passes for 1 and
 "5" for 5. A planner that takes a quoted rate for a rate hides a caller's bug, so `Number` and `Whole`
-refuse both. Whole models are not made strict, because that refuses valid enum values as well.
+refuse both, and `Flag` takes true and false alone. Whole models are not made strict, because that refuses valid enum values as well.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
 from pydantic_core import PydanticCustomError
 
-__all__ = ["Identifier", "Model", "NonNegative", "Number", "Positive", "Share", "Whole", "is_empty", "is_none"]
+__all__ = ["Flag", "Identifier", "Model", "NonNegative", "Number", "Positive", "Share", "Whole", "is_empty", "is_none"]
 
 
 class Model(BaseModel):
@@ -57,6 +57,7 @@ def _is_whole(value: Any) -> Any:
 
 # The formats are for generated clients: without them Go takes a number for 32 bits and Java for a BigDecimal.
 Number = Annotated[float, BeforeValidator(_is_number), Field(json_schema_extra={"format": "double"})]
+Flag = Annotated[bool, Strict()]
 Positive = Annotated[Number, Field(gt=0)]
 NonNegative = Annotated[Number, Field(ge=0)]
 Share = Annotated[Number, Field(ge=0, le=1)]

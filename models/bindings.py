@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from models.base import Identifier, Model
+from models.base import Flag, Identifier, Model
 from models.faults import Fault, with_faults
 
 __all__ = [
@@ -229,7 +229,7 @@ class Trigger(Model):
 
     processing_time: Annotated[str | None, Field(examples=["1 second"])] = None
     """Start a batch this often."""
-    available_now: Annotated[bool, Field(examples=[False])] = False
+    available_now: Annotated[Flag, Field(examples=[False])] = False
     """Work through what the sources hold, in micro-batches, and end."""
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Model, Number, Whole
+from models.base import Flag, Model, Number, Whole
 from models.faults import check_plans, with_faults
 from models.plan import Diff, Plan, Termination
 from models.request import MAX_TIME_LIMIT, PlanRequest
@@ -105,7 +105,7 @@ class CaseResult(Model):
     """Name of the case."""
     verdict: Annotated[Verdict, Field(examples=["regressed"])]
     """How the plan of today compares with the approved plan, priced as of today."""
-    fails: Annotated[bool, Field(examples=[True])]
+    fails: Annotated[Flag, Field(examples=[True])]
     """Whether the verdict is at or past the bar."""
     regressions: Annotated[list[Aspect], Field(examples=[["cpu"]])]
     """In what it got worse."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from models.allocation import MAX_PATHS, MAX_STATES, ExecutionModel, Figure, Label, PositiveFigure, RequiredState, doubles, names_of
-from models.base import Model, Number, is_none
+from models.base import Flag, Model, Number, is_none
 from models.faults import Fault, with_faults
 from models.faults import _get as get
 from models.faults import _items as items
@@ -64,7 +64,7 @@ class CoverRequest(Model):
 class CoverAnswer(Model):
     """A cover, its cost and what is proven of it."""
 
-    feasible: Annotated[bool, Field(examples=[True])]
+    feasible: Annotated[Flag, Field(examples=[True])]
     """Whether every state is covered within the capacity."""
     cost: Annotated[Number, Field(examples=[45.0])]
     """Resources that these units take."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.base import Model, Number, Whole, is_empty
+from models.base import Flag, Model, Number, Whole, is_empty
 from models.plan import Cost, Operator, Proof, Termination
 from models.request import MAX_TIME_LIMIT, Costs, Method, Objective, Query, Resources
 from models.table import TableAccess
@@ -42,7 +42,7 @@ class JtreeAnswer(Model):
     """How each table of the query is reached."""
     cost: Cost
     """What the tree uses and yields."""
-    qualified: Annotated[bool, Field(examples=[True])]
+    qualified: Annotated[Flag, Field(examples=[True])]
     """Whether CPU and memory are within the caps."""
     value: Annotated[Number | None, Field(examples=[0.412])]
     """The objective's value; null for the headroom of a tree that nothing limits."""

@@ -10,7 +10,7 @@ from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from models.base import Identifier, Model, Number, Share, Whole, is_empty, is_none
+from models.base import Flag, Identifier, Model, Number, Share, Whole, is_empty, is_none
 from models.faults import check_operators, check_plans, with_faults
 from models.request import Costs, Objective, PlanRequest, Query, Resources
 from models.table import TableAccess, TableShape
@@ -135,7 +135,7 @@ class State(Model):
 
     input: Annotated[str, Field(examples=["auctions"])]
     """Of which input: a stream name or an operator id."""
-    indexed: Annotated[bool, Field(examples=[True])]
+    indexed: Annotated[Flag, Field(examples=[True])]
     """Whether a hash index is kept, because some pipeline probes this state by hash."""
     cpu: Annotated[Number, Field(examples=[8e-5])]
     """CPU-seconds per second of keeping it."""
@@ -152,7 +152,7 @@ class Operator(Model):
     """What it joins: stream names or ids of operators before it."""
     streams: Annotated[list[Identifier], Field(examples=[["auctions", "bids"]])]
     """All streams below it, sorted."""
-    materialized: Annotated[bool, Field(examples=[True])]
+    materialized: Annotated[Flag, Field(examples=[True])]
     """Whether its output is kept as a state; false for the root."""
     rate: Annotated[Number, Field(examples=[210.0])]
     """New tuples of its output per second."""
@@ -207,7 +207,7 @@ class OperatorShape(Model):
     """Ignored: follows from the inputs."""
     streams: Annotated[list[str], Field(examples=[["auctions", "bids"]])] = []
     """Ignored: follows from the inputs."""
-    materialized: Annotated[bool | None, Field(examples=[True])] = None
+    materialized: Annotated[Flag | None, Field(examples=[True])] = None
     """Ignored: follows from the tree."""
     rate: Annotated[Number | None, Field(examples=[210.0])] = None
     """Ignored: computed."""
@@ -280,7 +280,7 @@ class StreamShare(Model):
     """Whose tuples."""
     share: Annotated[Share, Field(examples=[0.8])]
     """Share of its tuples that may probe."""
-    fresh: Annotated[bool, Field(examples=[True])]
+    fresh: Annotated[Flag, Field(examples=[True])]
     """Whether its freshness predicate holds; true where it has none."""
     oldest_seconds: Annotated[Number | None, Field(examples=[90.0])]
     """How old its tuples get in a result: its window and the time in every kept subresult; null: without end."""
@@ -310,7 +310,7 @@ class Allocation(Model):
     """CPU-seconds per second that it uses."""
     admitted: Annotated[Share, Field(examples=[1.0])]
     """Share of every stream's tuples that is let in at all; below 1 where keeping the windows alone takes too much of the CPU."""
-    freshness_met: Annotated[bool, Field(examples=[True])]
+    freshness_met: Annotated[Flag, Field(examples=[True])]
     """Whether every freshness predicate holds."""
     freshness_cpu: Annotated[Number | None, Field(examples=[0.3])]
     """The least CPU with which they all hold on this plan; null where none is enough."""
@@ -370,7 +370,7 @@ class Plan(Model):
     """Version of this format."""
     fingerprint: Annotated[str, Field(examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"])]
     """SHA-256 of the plan's structure alone: same structure, same fingerprint."""
-    qualified: Annotated[bool, Field(examples=[True])]
+    qualified: Annotated[Flag, Field(examples=[True])]
     """Whether CPU and memory are within the caps."""
     proof: Annotated[Proof, Field(examples=["optimal"])]
     """What is proven of the objective's value among all that the request allows: trees, probe orders, caches, accesses of tables."""
@@ -486,9 +486,9 @@ class Change(Model):
 class Diff(Model):
     """What changed between two plans, in structure and in cost."""
 
-    same_structure: Annotated[bool, Field(examples=[False])]
+    same_structure: Annotated[Flag, Field(examples=[False])]
     """Whether the fingerprints agree."""
-    same_request: Annotated[bool, Field(examples=[True])]
+    same_request: Annotated[Flag, Field(examples=[True])]
     """Whether query, caps, cost constants and objective agree."""
     structure: Annotated[list[str], Field(examples=[["auctions⋈bids is no longer kept"]])]
     """What moved, in sentences: kept subresults, kinds, probe orders, algorithms, caches."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.base import Model, Number
+from models.base import Flag, Model, Number
 
 __all__ = ["Incumbent"]
 
@@ -18,7 +18,7 @@ class Incumbent(Model):
     """CPU-seconds per second of the best plan so far."""
     memory_bytes: Annotated[Number, Field(examples=[1.2e8])]
     """Bytes of the best plan so far."""
-    qualified: Annotated[bool, Field(examples=[True])]
+    qualified: Annotated[Flag, Field(examples=[True])]
     """Whether it is within the caps."""
     bound: Annotated[Number | None, Field(examples=[0.412])]
     """A proven bound of the objective, as in a plan; null where nothing is proven yet."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Model, NonNegative, Number, Positive, is_none
+from models.base import Flag, Model, NonNegative, Number, Positive, is_none
 from models.faults import Fault, check_plans, check_same_query, check_shares, with_faults
 from models.plan import Plan, Termination
 from models.request import PlanRequest
@@ -89,7 +89,7 @@ class Running(Model):
     """Bytes of all states and caches."""
     output_rate: Annotated[Number, Field(examples=[310.0])]
     """Results per second; with allowances, those that are let through."""
-    qualified: Annotated[bool, Field(examples=[True])]
+    qualified: Annotated[Flag, Field(examples=[True])]
     """Whether it is within the caps of the request when nothing is shed."""
 
 

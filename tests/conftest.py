@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -31,7 +32,13 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Tests that use the session of Spark have the mark `spark`, and where tests are spread over processes the scheduler is told."""
+    """Every test has an id of its own; those that use the session of Spark have the mark `spark`, and the scheduler is told which they are."""
+    for item in items:
+        if hasattr(item, "operation_label"):  # schemathesis names its tests after their endpoints, and gives all of them one id
+            item._id = item.parent.id.child(item.name)  # type: ignore[union-attr]
+    twice = sorted(name for name, count in Counter(item.nodeid for item in items).items() if count > 1)
+    if twice:
+        raise pytest.UsageError(f"the scheduler would run only one of the tests that share an id: {', '.join(twice)}")
     marked = [item.nodeid for item in items if item.get_closest_marker("spark") is not None]
     unmarked = [item.nodeid for item in items if "spark" in getattr(item, "fixturenames", ()) and item.nodeid not in marked]
     if unmarked:

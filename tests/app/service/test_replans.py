@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+
 from typing import Any
 
 import httpx
@@ -54,6 +55,14 @@ def test_what_is_not_the_same_query_is_refused_with_its_place(service: httpx.Cli
     holder[pointer[-1]] = value
     problem = check_problem(post(service, "/v1/replans", body), 422)
     assert where in [error["pointer"] for error in problem["errors"]]
+
+
+@pytest.mark.parametrize("value", [1, 0.0, "yes", "true"])
+def test_a_flag_of_the_plan_is_true_or_false_and_nothing_like_it(service: httpx.Client, value: Any) -> None:
+    body = asked()
+    body["plan"]["qualified"] = value
+    (error,) = check_problem(post(service, "/v1/replans", body), 422)["errors"]
+    assert (error["pointer"], error["detail"]) == ("/plan/qualified", f"qualified must be true or false, got {value!r}")
 
 
 def test_figures_beyond_a_double_are_refused_with_their_place(service: httpx.Client) -> None:
