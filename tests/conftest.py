@@ -22,6 +22,8 @@ settings.load_profile("fixed")
 # The scheduler knows tests by their ids alone. The first process that has collected the tests writes here which of them have the mark `spark`.
 SPARK_TESTS = Path(tempfile.gettempdir()) / f"watersmeet-spark-tests-{os.getpid()}.json"
 
+CLUSTERS = "tests/spark_adapter/test_stem_processes.py"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="approve what golden tests print now")
@@ -55,7 +57,9 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Whatever shares the session of Spark goes to one process, so that there is one JVM; the same for browsers; the rest fills the other.
+    """Whatever shares the session of Spark goes to one process, so that there is one JVM; the same for browsers; of the rest each file goes to
+    the process that is free, so that what its tests share is made once. What has most tests comes first: with the browsers, early, go
+    the clusters that take minutes, or one process would wait for them in the end.
 
     A scheduler of our own, because xdist 3.8 does not see its groups under pytest 9.2.
     """
@@ -63,9 +67,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Together(LoadScopeScheduling):  # type: ignore[misc, unused-ignore]
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith("tests/browser/"):
-                return "browser"
-            return "spark" if nodeid in _spark_tests() else nodeid
+            if nodeid in _spark_tests():
+                return "spark"
+            file = nodeid.partition("::")[0]
+            return "browsers and clusters" if file.startswith("tests/browser/") or file == CLUSTERS else file
 
     return Together(config, log)
 

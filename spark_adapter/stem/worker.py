@@ -194,25 +194,27 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         self.cells = {key: cell for cell, key in enumerate(keys)}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        _ready()
+        """Spark calls this in a process of its own, too, when a query starts, only to be told which states there are: what cells work with
+        is read when the first of them comes, or every start would wait for it once more."""
         if self.agreement:
             # Whoever starts the query is not us, and may start it again: each start is a run of its own.
             self.program = replace(self.program, run=f"{self.program.run}-{_run_id()}")
         self.handle = handle
         self.state = handle.getMapState(MODULES, "key STRING", "value BINARY")
         self.ask: Ask | None = None
-        if self.reaches:
-            from spark_adapter.stem.lookup import Lookups
-
-            self.ask = Lookups(self.reaches, self.grid.cells)
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues) -> Iterator[pd.DataFrame]:  # noqa: N802, N803 - Spark's names
+        _ready()
         import polars as pl
 
         from spark_adapter.stem.frames import decode
         from spark_adapter.stem.operator import work_off
         from spark_adapter.stem.text import told as told_by
 
+        if self.reaches and self.ask is None:
+            from spark_adapter.stem.lookup import Lookups
+
+            self.ask = Lookups(self.reaches, self.grid.cells)
         packets: dict[str, list[pl.DataFrame]] = {}
         changed: list[Program | Whole] = []
         told: list[dict[str, Any]] = []
@@ -241,6 +243,7 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803 - Spark's name
     ) -> Iterator[pd.DataFrame]:
         """A cell that no row comes to still lets go of what is dead."""
+        _ready()
         from spark_adapter.stem.operator import evict
 
         cell = self.cells[int(key[0])]

@@ -135,7 +135,7 @@ def test_the_neighbourhoods_find_the_optimum_of_nearly_every_graph_beyond_a_regi
 @pytest.mark.parametrize("tight", [False, True])
 def test_anytime_is_never_worse_than_two_layer(shape: str, tight: bool) -> None:
     for seed in range(3):
-        model = mixed_model(seed, 14, shape)
+        model = mixed_model(seed, 12 if shape == "clique" else 14, shape)
         caps = Caps(memory_bytes=model.leaves_bytes() * 1.2) if tight else Caps()
         problem = Problem(model, caps)
         found, start = anytime(problem, soon()).best, two_layer(problem, soon()).best
@@ -156,7 +156,7 @@ def test_large_graphs_have_a_plan_and_a_bound_below_it(n: int, shape: str) -> No
     assert all(len(node.inputs) >= 2 and model.graph.connected(node.mask) for node in joins(found.best.tree))
 
 
-@pytest.mark.parametrize("n", [60, 100])
+@pytest.mark.parametrize("n", [30, 60])
 def test_large_graphs_come_to_an_end_and_are_not_worse_than_two_layer(n: int) -> None:
     """With time enough, so that a busy machine does not decide; how well time limits are kept is for `tests.bench.bench_deadlines` to say."""
     problem = Problem(keyed_model(7, n))
@@ -185,16 +185,17 @@ def test_what_was_improved_until_the_time_limit_is_kept(monkeypatch: pytest.Monk
     assert found.best.cpu < start.best.cpu * 0.99
 
 
-@pytest.mark.parametrize("search", [two_layer, state_selection, state_removal])
 @pytest.mark.parametrize("objective", list(Objective))
 @pytest.mark.parametrize("seed", range(3))
-def test_under_both_caps_it_is_not_worse_than_any_walk(search: Search, objective: Objective, seed: int) -> None:
+def test_under_both_caps_it_is_not_worse_than_any_walk(objective: Objective, seed: int) -> None:
     """A walk ends at its first plan within both caps; its later ones are better starts."""
     model = keyed_model(seed, 24)
     caps = Caps(two_layer(Problem(model), soon()).best.cpu * 3, model.leaves_bytes() * 3)
     problem = Problem(model, caps, objective)
-    found, start = (objective_value(problem, walked(problem, soon()).best) for walked in (anytime, search))
-    assert found >= start / ROUNDED if objective is Objective.MAX_HEADROOM else found <= start * ROUNDED
+    searches: tuple[Search, ...] = (anytime, two_layer, state_selection, state_removal)
+    found, *starts = (objective_value(problem, walked(problem, soon()).best) for walked in searches)
+    for start in starts:
+        assert found >= start / ROUNDED if objective is Objective.MAX_HEADROOM else found <= start * ROUNDED
 
 
 def test_the_starts_under_loose_caps_are_those_without_caps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def request(n: int, shape: str, caps: dict[str, float], seed: int = 1, **fields:
 def test_a_plan_so_far_is_whole_and_claims_nothing_that_the_best_plan_contradicts(shape: str, objective: Objective) -> None:
     for caps in CAPS:
         for caches in ("off", "auto"):
-            asked = request(6, shape, caps, objective=objective, caches=caches)
+            asked = request(5, shape, caps, objective=objective, caches=caches)
             made, best = plan_so_far(asked), plan(asked)
             assert Plan.model_validate_json(made.model_dump_json()) == made
             assert made.termination is Termination.TIME_LIMIT and made.warnings

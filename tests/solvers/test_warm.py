@@ -33,7 +33,7 @@ for n, shape in ((5, "random"), (9, "clique"), (12, "star"), (13, "clique"), (16
         if method is Method.CP_SAT or (n > 16 and method is Method.MJOIN):
             continue
         for objective in Objective:
-            options = Options(method=method, time_limit=0.2)
+            options = Options(method=method, time_limit=0.1)
             plan(PlanRequest(query=query, resources=Resources(cpu=1, memory_bytes=1e6), objective=objective, options=options))
 after = compiled()
 assert {name: count for name, count in after.items() if count > before.get(name, 0)} == {}

@@ -50,6 +50,6 @@ def faults_that_no_schema_can_say(_: Any, response: Any, case: schemathesis.Case
 
 
 @schema.parametrize()
-@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_the_service_does_what_the_document_says(case: schemathesis.Case[Any], frugal: httpx.Client) -> None:
     case.call_and_validate(base_url=str(frugal.base_url), additional_checks=[faults_that_no_schema_can_say])
