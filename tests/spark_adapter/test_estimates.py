@@ -10,7 +10,8 @@ import pytest
 
 from models.plan import Plan
 from models.request import Query
-from spark_adapter.stem.estimates import PERIODS, Period, estimates, longest_window, recent
+from spark_adapter.stem import estimates as module
+from spark_adapter.stem.estimates import Period, estimates, longest_window, recent
 from spark_adapter.stem.statistics import Measured
 from tests.spark_adapter.cells import SECOND, Batch, Cells, reordered, steady, with_caches, with_shares
 from tests.spark_adapter.plans import make_plan, make_query
@@ -183,18 +184,19 @@ def test_where_nothing_matched_a_selectivity_is_below_one_pair_and_above_zero() 
     assert 0.5 / 20_000 < found < 1 / 5_000
 
 
-def test_a_window_of_many_batches_is_held_in_few_periods_and_says_the_same() -> None:
+def test_a_window_of_many_batches_is_held_in_few_periods_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PERIODS", 32)  # a quarter of what is held otherwise, so that a quarter of the batches shows it
     plan: Plan = make_plan(CHAIN, ["r", "s", "t"])
     cells = Cells(plan)
     run = Measured(CHAIN)
     lines = []
-    for batch, watermark in steady(CHAIN, 15, 20, 10, every=0.1):
+    for batch, watermark in steady(CHAIN, 4, 20, 10, every=0.1):
         cells.work_off(batch, watermark)
         lines.append(run.add([cells.outcomes[-1].statistics]))
     few: list[Period] = []
     for line in lines:
         few = recent([*few, Period.of(line)], 100.0)
-    assert len(lines) == 150 > PERIODS >= len(few)
+    assert len(lines) == 40 > module.PERIODS >= len(few)
     found, expected = (estimates(CHAIN, periods) for periods in (few, [Period.of(line) for line in lines]))
     for what in ("rates", "selectivities", "distinct", "tuple_bytes"):
         assert found[what] == pytest.approx(expected[what])

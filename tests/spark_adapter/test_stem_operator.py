@@ -316,14 +316,14 @@ def test_state_stays_within_a_fifth_of_the_plan_and_does_not_creep(shape: list[o
     query = query_of({"r": 20.0, "s": 10.0, "t": 5.0}, [("r.x", "=", "s.x"), ("s.y", "=", "t.y")])
     cells = Cells(make_plan(query, shape))  # type: ignore[arg-type]
     stored = []
-    for batch, watermark in steady(query, seconds=60, per_second=10, values=10, every=0.5):
+    for batch, watermark in steady(query, seconds=40, per_second=10, values=10, every=0.5):
         cells.work_off(batch, watermark)
         stored.append(sum(map(len, cells.stores[0].content.values())))
     for name, rows in {"r": 200, "s": 100, "t": 50}.items():
-        held = [outcome.statistics["states"][name][0] for outcome in cells.outcomes[60:]]
+        held = [outcome.statistics["states"][name][0] for outcome in cells.outcomes[44:]]
         assert max(held) <= rows * 1.2, name
         assert min(held) >= rows, name
-    assert max(stored[-30:]) <= max(stored[60:90]) * 1.05
+    assert max(stored[-18:]) <= max(stored[44:62]) * 1.05
 
 
 def test_a_cell_without_rows_lets_go_of_everything_dead() -> None:
@@ -370,7 +370,7 @@ def test_the_share_of_a_frequent_value_is_that_of_the_last_windows_and_chance_is
 @pytest.mark.parametrize(("shape", "parallelism"), [(["r", "s", "t"], 1), (["r", "s", "t"], 4), ([["r", "s"], "t"], 1)])
 def test_measured_rates_and_selectivities_are_those_of_the_data(shape: list[object], parallelism: int) -> None:
     plan = make_plan(CHAIN, shape)  # type: ignore[arg-type]
-    cells, _ = run(plan, steady(CHAIN, seconds=40, per_second=20, values=10), parallelism)
+    cells, _ = run(plan, steady(CHAIN, seconds=20, per_second=20, values=10), parallelism)
     measured = Measured(cells.plan.query)
     for outcome in cells.outcomes:
         measured.add([outcome.statistics])
