@@ -47,7 +47,7 @@ CASES = [
     pytest.param(request(9, objective="min_memory", resources={"cpu": 1e-4}), id="min_memory"),
     pytest.param(request(9, objective="max_headroom", resources=TIGHT), id="max_headroom"),
     pytest.param(request(12, parts=3), id="components"),
-    pytest.param(request(30, method="anytime"), id="anytime"),
+    pytest.param(request(20, method="anytime"), id="anytime"),
     pytest.param(request(24, method="anytime", resources={"memory_bytes": 140_000.0}), id="anytime_under_a_cap"),
     pytest.param(request(16, method="anytime", objective="max_headroom", resources=TIGHT), id="anytime_max_headroom"),
     pytest.param(request(8, method="cp_sat"), id="cp_sat"),

@@ -31,8 +31,8 @@ def printed(file: str) -> Any:
     return json.loads(subprocess.run([sys.executable, "-m", "app", "plan", file], cwd=ROOT, capture_output=True, check=True).stdout)
 
 
-def test_three_fresh_servers_give_the_same_bytes_and_the_command_line_the_same_plan() -> None:
+def test_two_fresh_servers_give_the_same_bytes_and_the_command_line_the_same_plan() -> None:
     assert EXAMPLES
     first = answers("0")
-    assert first == answers("1") == answers("random")
+    assert first == answers("random")
     assert printed(str(EXAMPLES[0])) == json.loads(first[0])
