@@ -77,7 +77,9 @@ def _program(ledger: Ledger, excess_limit: float, memory_limit: float, deadline:
                 return None
             if part & (part - 1):
                 sets.append(part)
-        for whole in sorted(sets, key=lambda mask: (mask.bit_count(), mask)):
+        for number, whole in enumerate(sorted(sets, key=lambda mask: (mask.bit_count(), mask))):
+            if number % 64 == 0 and deadline.expired():  # sets that no plan within the caps can keep are priced as well
+                return None
             root = whole == graph.all
             kept, held = (0.0, 0.0) if root else (ledger.kept(whole), ledger.state_bytes(whole))
             if not (kept <= excess_limit and held <= memory_limit):

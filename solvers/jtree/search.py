@@ -150,8 +150,10 @@ def make_join(inputs: Iterable[Tree], orders: Iterable[Iterable[int]], asked: As
     trees = list(inputs)
     masks = [leaf_mask(tree) for tree in trees]
     ranking = sorted(range(len(trees)), key=lambda k: masks[k] & -masks[k])
-    place = {old: new for new, old in enumerate(ranking)}
-    listed = [tuple(place[target] for target in order) for order in orders]
+    listed = list(map(tuple, orders))
+    if ranking != list(range(len(trees))):
+        place = {old: new for new, old in enumerate(ranking)}
+        listed = [tuple([place[target] for target in order]) for order in listed]
     mask = 0
     for part in masks:
         mask |= part
