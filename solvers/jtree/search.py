@@ -75,6 +75,11 @@ class Problem:
         """What tuples can be looked up by."""
         return Attributes.of(self.asked, self.model.graph)
 
+    def with_keys_of(self, other: Problem) -> Problem:
+        """This problem, which differs from the other in its statistics alone: what tuples can be looked up by is not worked out again."""
+        self.__dict__["attributes"] = other.attributes.measured_anew(self.asked, self.model.graph)
+        return self
+
     @cached_property
     def freshness(self) -> tuple[float, ...]:
         """How old results may be, measured on each stream, in seconds; infinity where nothing is stated."""
