@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from models.base import Flag, Identifier, Model
+from models.base import Flag, Identifier, Model, is_empty
 from models.faults import Fault, with_faults
 
 __all__ = [
@@ -246,11 +246,24 @@ class Routing(StrEnum):
     ADAPTIVE = "adaptive"
 
 
+class TableDraft(Model):
+    """What a query says of a table: its columns, not where they are read from."""
+
+    table: Annotated[str, Field(max_length=4096, examples=["products"])] = ""
+    """The table's name in the query."""
+    columns: Annotated[dict[Identifier, Expression], Field(examples=[{"id": "product_id"}])] = {}
+    """Plan attribute → column or SQL expression; by default the column of the same name."""
+    where: Annotated[str, Field(max_length=MAX_WHERE, examples=["active"])] = ""
+    """Which rows take part, as a SQL condition over the table's columns; by default all."""
+
+
 class BindingsDraft(Model):
-    """What a query says of bindings. To run it they still need a source for each stream, a sink and a checkpoint."""
+    """What a query says of bindings. To run it they still need a source for each stream and table, a sink and a checkpoint."""
 
     streams: Annotated[dict[Identifier, StreamDraft], Field(min_length=1)]
     """One per stream of the query."""
+    tables: Annotated[dict[Identifier, TableDraft], Field(exclude_if=is_empty)] = {}
+    """One per table of the query."""
     select: Annotated[list[Expression], Field(examples=[["bids.price AS price"]])] = []
     """Result columns as SQL expressions over the streams; by default one struct column per stream."""
 

@@ -21,8 +21,9 @@ from models.request import (
     Reference,
     Resources,
 )
+from models.table import SCAN, Access
 
-__all__ = ["MeantOptions", "MeantRequest", "PredicateStatistics", "SqlMeaning", "SqlRequest", "Statistics", "StreamStatistics"]
+__all__ = ["MeantOptions", "MeantRequest", "PredicateStatistics", "SqlMeaning", "SqlRequest", "Statistics", "StreamStatistics", "TableStatistics"]
 
 MAX_SQL = 100_000  # characters; a join of 200 streams with long names takes a third of that
 
@@ -40,6 +41,21 @@ class StreamStatistics(Model):
     """The column, or SQL expression, of a row's time; by default what the query compares with intervals."""
     where_selectivity: Annotated[Number | None, Field(gt=0, le=1, exclude_if=is_none, examples=[0.25])] = None
     """Share of the rows that satisfy the query's condition on this stream alone, in (0, 1]: the rate is lowered by it."""
+
+
+class TableStatistics(Model):
+    """What is known of a relation of a query that does not flow."""
+
+    rows: Annotated[Positive, Field(examples=[200000.0])]
+    """How many rows it has, before the query's own condition on it."""
+    tuple_bytes: Annotated[Positive, Field(examples=[400.0])] = 100.0
+    """Memory one row takes where the table is kept, in bytes."""
+    distinct: Annotated[dict[Identifier, Positive], Field(examples=[{"id": 200000.0}])] = {}
+    """Distinct values, by attribute."""
+    access: Annotated[list[Access], Field(min_length=1, max_length=8, examples=[[{"kind": "scan"}]])] = [SCAN]
+    """What it offers; the plan picks one."""
+    where_selectivity: Annotated[Number | None, Field(gt=0, le=1, exclude_if=is_none, examples=[0.25])] = None
+    """Share of the rows that satisfy the query's condition on this table alone, in (0, 1]: there are fewer rows by it."""
 
 
 class PredicateStatistics(Model):
@@ -60,6 +76,8 @@ class Statistics(Model):
 
     streams: Annotated[dict[Identifier, StreamStatistics], Field(examples=[{"b": {"rate": 1000.0}}])] = {}
     """By the name that the query gives the stream: its alias, or the table's own name."""
+    tables: Annotated[dict[Identifier, TableStatistics], Field(examples=[{"p": {"rows": 200000.0}}])] = {}
+    """The relations that do not flow, by the name that the query gives them. All others are streams."""
     predicates: Annotated[list[PredicateStatistics], Field(max_length=MAX_PREDICATES)] = []
     """Selectivities. One that is left out follows from `distinct` where both sides have it, and is a guess otherwise."""
     observed: Annotated[list[Observed], Field(max_length=MAX_OBSERVED)] = []
@@ -75,7 +93,7 @@ class Statistics(Model):
 
 
 class SqlRequest(Model):
-    """A SQL query: inner joins of streams whose event times it bounds."""
+    """A SQL query: inner joins of streams whose event times it bounds, and of tables."""
 
     sql: Annotated[
         str,

@@ -7,13 +7,16 @@ Everything that is found wrong is said at once, with its place in the text.
 
 from __future__ import annotations
 
+from collections.abc import Container
+from typing import Any
+
 from pydantic import ValidationError
 from sqlglot import exp
 
 from models.bindings import BindingsDraft
 from models.faults import errors_of
 from models.request import PlanRequest
-from models.sql import MeantRequest, SqlMeaning, SqlRequest, Statistics
+from models.sql import MeantRequest, SqlMeaning, SqlRequest, Statistics, TableStatistics
 from solvers.common.errors import SqlError
 from solvers.sql.bounds import kept_bounds, tightest, windows
 from solvers.sql.columns import Columns
@@ -45,12 +48,15 @@ def _meaning(request: SqlRequest, faults: Faults) -> SqlMeaning:
     _stop_at(faults)
     if len(joined.relations) == 1:
         raise text.fault(select, "there is one stream and nothing to join it with")
+    tables = _tables(joined, request.statistics, faults)
+    if len(tables) == len(joined.relations):
+        raise text.fault(select, "nothing flows: all that the query joins are tables by the statistics, and a plan needs a stream")
     columns = Columns(text, joined)
     given = _given_times(text, columns, request.statistics, faults)
-    conditions = read_conditions(text, columns, given, faults)
+    conditions = read_conditions(text, columns, given, tables, faults)
     results, warnings = read_results(text, columns, select, faults)
     _stop_at(faults)
-    places: dict[str, exp.Expr] = {relation.name: relation.node for relation in joined.relations.values()}
+    places: dict[str, exp.Expr] = {relation.name: relation.node for relation in joined.relations.values() if relation.name not in tables}
     bounds = tightest(conditions.bounds)
     lengths = windows(text, places, bounds, conditions.event_times)
     kept = kept_bounds(bounds, lengths)
@@ -58,10 +64,11 @@ def _meaning(request: SqlRequest, faults: Faults) -> SqlMeaning:
     attributes = Attributes([*sides, *(side for bound in kept for side in sides_of(bound, conditions.event_times))])
     predicates = from_comparisons(conditions.predicates, attributes)
     predicates += from_bounds(kept, bounds, lengths, conditions.event_times, attributes)
-    bindings = _bindings(joined, conditions, attributes, results)
+    bindings = _bindings(joined, conditions, attributes, results, tables)
     if joined.hinted:
         warnings.append("hints on how to join are not read: the plan says how")
-    figures = Figures(request.statistics, lengths, {name: stream.where for name, stream in bindings.streams.items()}, warnings)
+    where = {name: one.where for drafts in (bindings.streams, bindings.tables) for name, one in drafts.items()}
+    figures = Figures(request.statistics, lengths, tables, where, warnings)
     figures.check(predicates, faults)
     _stop_at(faults)
     return SqlMeaning(request=_request(request.statistics, figures, predicates), bindings=bindings, warnings=warnings)
@@ -70,6 +77,20 @@ def _meaning(request: SqlRequest, faults: Faults) -> SqlMeaning:
 def _stop_at(faults: Faults) -> None:
     if faults:
         raise SqlError(faults)
+
+
+def _tables(joined: From, statistics: Statistics, faults: Faults) -> dict[str, TableStatistics]:
+    """The relations that are tables by the statistics, in the order of the query."""
+    streams = {name.lower() for name in statistics.streams}
+    for name in statistics.tables:
+        if name.lower() not in joined.relations:
+            known = ", ".join(relation.name for relation in joined.relations.values())
+            faults.append((f"/statistics/tables/{name}", f"{name} is no table of the query; it joins {known}"))
+        elif name.lower() in streams:
+            faults.append((f"/statistics/tables/{name}", f"{name} is given as a stream as well: leave one of them out"))
+    _stop_at(faults)
+    given = {name.lower(): table for name, table in statistics.tables.items()}
+    return {relation.name: given[key] for key, relation in joined.relations.items() if key in given}
 
 
 def _given_times(text: Text, columns: Columns, statistics: Statistics, faults: Faults) -> dict[str, exp.Expr]:
@@ -83,25 +104,28 @@ def _given_times(text: Text, columns: Columns, statistics: Statistics, faults: F
     return found
 
 
-def _bindings(joined: From, conditions: Conditions, attributes: Attributes, results: list[str]) -> BindingsDraft:
-    streams = {}
+def _bindings(joined: From, conditions: Conditions, attributes: Attributes, results: list[str], tables: Container[str]) -> BindingsDraft:
+    drafts: dict[str, dict[str, Any]] = {"streams": {}, "tables": {}}
     for relation in joined.relations.values():
         where = [condition.sql("spark") for condition in conditions.where.get(relation.name, ())]
-        streams[relation.name] = {
+        said: dict[str, Any] = {
             "table": relation.table,
-            "event_time": conditions.event_times[relation.name].sql("spark"),
             "columns": attributes.expressions.get(relation.name, {}),
             "where": where[0] if len(where) == 1 else " AND ".join(f"({condition})" for condition in where),
         }
+        if relation.name in tables:
+            drafts["tables"][relation.name] = said
+        else:
+            drafts["streams"][relation.name] = said | {"event_time": conditions.event_times[relation.name].sql("spark")}
     try:
-        return BindingsDraft.model_validate({"streams": streams, "select": results})
+        return BindingsDraft.model_validate({**drafts, "select": results})
     except ValidationError as failure:
         raise SqlError([("/sql", f"{where.rpartition('/')[2]}: {what}") for where, what in errors_of(failure, BindingsDraft)]) from None
 
 
 def _request(given: Statistics, figures: Figures, predicates: list[Named]) -> MeantRequest:
     rest = {name: getattr(given, name) for name in ("resources", "costs", "objective", "options")}
-    query = {"streams": figures.streams(), "predicates": figures.predicates(predicates), "observed": given.observed}
+    query = {"streams": figures.streams(), "tables": figures.tables(), "predicates": figures.predicates(predicates), "observed": given.observed}
     try:
         return MeantRequest.model_validate(PlanRequest.model_validate({"query": query, **rest}).model_dump())
     except ValidationError as failure:

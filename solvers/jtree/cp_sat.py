@@ -17,7 +17,7 @@ It is never the faster way: 9 to 80 times the exact search's time on 6 to 12 str
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,14 +31,14 @@ from solvers.jtree.choice import choose, objective_value
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.lower_bound import relaxed_bound
 from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
-from solvers.jtree.shape import Shape, priced, shape_of, sorted_inputs, tree_of, with_root
+from solvers.jtree.shape import priced, sorted_inputs, tree_of, with_root
 from solvers.jtree.two_layer import walk_two_layers
 from solvers.model.connected import connected_sets, partitions
 from solvers.model.graph import bits
-from solvers.model.point import Point, point_of
-from solvers.model.tree import Tree
+from solvers.model.point import Caps, Point, point_of
+from solvers.model.tree import Asked, Tree, joins, leaf_mask
 
-__all__ = ["cp_sat"]
+__all__ = ["MAX_SPLITS", "Program", "Split", "cp_sat", "refuse_headroom", "solved"]
 
 MAX_SPLITS = 60_000  # two seconds to list and price; cliques of 9 streams, chains of 14
 STEPS = 1 << 42  # of the start's cost: sums of 200 stay well within CP-SAT's 2^62, and rounding below that of a plan's price
@@ -47,27 +47,45 @@ RETRIES = 20  # times that a plan which is over a cap when priced may be forbidd
 
 
 @dataclass(frozen=True, slots=True)
-class _Split:
-    """One way to join a set: its parts, the excess of the join and of keeping the set, the bytes kept."""
+class Split:
+    """One way to join a set: its parts, what the join adds to the CPU of a plan, the bytes that it adds, and which tables it asks."""
 
     whole: int
     parts: tuple[int, ...]
-    excess: float
+    cpu: float
     state_bytes: float
+    asked: Asked = ()
 
 
 @dataclass(slots=True)
-class _Program:
-    """The splits of all components, and for each set the least excess of joining it."""
+class Program:
+    """The splits that plans are made of, and for each set the least CPU of joining it."""
 
-    splits: list[_Split] = field(default_factory=list)
+    roots: tuple[int, ...]
+    """The sets that every plan joins."""
+    tree: Callable[[Sequence[Split]], Tree]
+    """The join tree that splits make."""
+    cpu: float
+    """CPU of every plan, whatever its splits."""
+    state_bytes: float
+    """Bytes of every plan."""
+    splits: list[Split] = field(default_factory=list)
     least: dict[int, float] = field(default_factory=dict)
 
 
-def _program(ledger: Ledger, excess_limit: float, memory_limit: float, deadline: Deadline) -> _Program | None:
+def _program(ledger: Ledger, limits: Caps, deadline: Deadline) -> Program | None:
     """All splits that a plan within the limits can use; None where they are too many, too wide to order, or time runs out."""
-    graph = ledger.model.graph
-    program = _Program(least={1 << i: 0.0 for i in range(len(graph))})
+    graph, held_by_all = ledger.model.graph, ledger.model.leaves_bytes()
+    inputs = with_root(ledger, {}).get(graph.all)
+    program = Program(
+        roots=graph.components,
+        tree=lambda splits: tree_of(ledger, with_root(ledger, {split.whole: split.parts for split in splits})),
+        cpu=ledger.common + (ledger.join(inputs)[0] if inputs else 0.0),
+        state_bytes=held_by_all,
+        least={1 << i: 0.0 for i in range(len(graph))},
+    )
+    excess_limit = (limits.cpu * ROUNDED - ledger.common) + ROUNDING * ledger.common
+    memory_limit = limits.memory_bytes * ROUNDED - held_by_all
     seen = 0
     for component in graph.components:
         sets: list[int] = []
@@ -77,7 +95,9 @@ def _program(ledger: Ledger, excess_limit: float, memory_limit: float, deadline:
                 return None
             if part & (part - 1):
                 sets.append(part)
-        for whole in sorted(sets, key=lambda mask: (mask.bit_count(), mask)):
+        for number, whole in enumerate(sorted(sets, key=lambda mask: (mask.bit_count(), mask))):
+            if number % 64 == 0 and deadline.expired():  # sets that no plan within the caps can keep are priced as well
+                return None
             root = whole == graph.all
             kept, held = (0.0, 0.0) if root else (ledger.kept(whole), ledger.state_bytes(whole))
             if not (kept <= excess_limit and held <= memory_limit):
@@ -94,23 +114,22 @@ def _program(ledger: Ledger, excess_limit: float, memory_limit: float, deadline:
                 own, proven = ledger.exact_join(sorted_inputs(parts))
                 if not proven:
                     return None
-                excess = own + kept
-                if not excess + below - kept <= excess_limit:
+                if not own + below <= excess_limit:
                     continue
-                program.splits.append(_Split(whole, sorted_inputs(parts), excess, held))
-                program.least[whole] = min(program.least.get(whole, math.inf), excess + below - kept)
+                program.splits.append(Split(whole, sorted_inputs(parts), own + kept, held))
+                program.least[whole] = min(program.least.get(whole, math.inf), own + below)
     return program
 
 
 class _Model:
     """The program as CP-SAT takes it."""
 
-    def __init__(self, problem: Problem, ledger: Ledger, program: _Program, excess_scale: float, memory_scale: float) -> None:
+    def __init__(self, problem: Problem, program: Program, cpu_scale: float, memory_scale: float) -> None:
         from ortools.sat.python import cp_model
 
-        model, graph, caps = cp_model.CpModel(), problem.model.graph, problem.caps
+        model, caps = cp_model.CpModel(), problem.caps
         self.cp_model, self.model, self.program = cp_model, model, program
-        self.excess_scale, self.memory_scale = excess_scale, memory_scale
+        self.cpu_scale, self.memory_scale = cpu_scale, memory_scale
         self.chosen = [model.new_bool_var("") for _ in program.splits]
         made: dict[int, list[Any]] = {}
         used: dict[int, list[Any]] = {}
@@ -118,35 +137,34 @@ class _Model:
             made.setdefault(split.whole, []).append(choice)
             for part in split.parts:
                 used.setdefault(part, []).append(choice)
-        roots = set(graph.components)
-        for root in graph.components:
+        roots = set(program.roots)
+        for root in program.roots:
             if root & (root - 1) and root not in made:
                 model.add_bool_or([])  # no way to join it is within the caps
         for mask in sorted(made.keys() | {part for part in used if part & (part - 1)}):
             model.add(sum(made.get(mask, [])) == (1 if mask in roots else sum(used.get(mask, []))))
-        excess = [int(split.excess / excess_scale) for split in program.splits]
+        cpu = [int(split.cpu / cpu_scale) for split in program.splits]
         held = [int(split.state_bytes / memory_scale) for split in program.splits]
-        self.cpu = sum(c * x for c, x in zip(excess, self.chosen, strict=True))
+        self.cpu = sum(c * x for c, x in zip(cpu, self.chosen, strict=True))
         self.memory = sum(b * x for b, x in zip(held, self.chosen, strict=True))
-        inputs = with_root(ledger, {}).get(graph.all)
-        self.fixed = ledger.join(inputs)[0] if inputs else 0.0
         # The slack is the rounding of a plan's price, so that a plan exactly at a cap is not lost.
-        cpu_left = caps.cpu * ROUNDED - ledger.common - self.fixed
-        memory_left = caps.memory_bytes * ROUNDED - problem.model.leaves_bytes()
+        cpu_left = caps.cpu * ROUNDED - program.cpu
+        memory_left = caps.memory_bytes * ROUNDED - program.state_bytes
         if caps.cpu < math.inf:
-            model.add(self.cpu <= math.floor(min(cpu_left / excess_scale, 2.0**60)))
+            model.add(self.cpu <= math.floor(min(cpu_left / cpu_scale, 2.0**60)))
         if caps.memory_bytes < math.inf:
             model.add(self.memory <= math.floor(min(memory_left / memory_scale, 2.0**60)))
         model.minimize(self.cpu if problem.objective is Objective.MIN_CPU else self.memory)
 
-    def solve(self, seed: int, deadline: Deadline, hint: Shape, better: Callable[[list[int], float], None]) -> tuple[Any, Any]:
+    def solve(self, seed: int, deadline: Deadline, hint: Tree, better: Callable[[list[int], float], None]) -> tuple[Any, Any]:
         """The solver and its status. If somebody listens, `better` is called with the splits of every solution and the bound at that time."""
         solver = repeatable_solver(max(0.001, deadline.remaining()), seed)
         solver.parameters.linearization_level = 2
         solver.parameters.max_deterministic_time = DETERMINISTIC_TIME
         self.model.clear_hints()
+        hinted = {(node.mask, sorted_inputs(map(leaf_mask, node.inputs)), node.asked) for node in joins(hint)}
         for split, choice in zip(self.program.splits, self.chosen, strict=True):
-            self.model.add_hint(choice, hint.get(split.whole) == split.parts)
+            self.model.add_hint(choice, (split.whole, split.parts, split.asked) in hinted)
         with deadline.watched(solver.stop_search):
             return solver, solver.solve(self.model, self._teller(better) if deadline.progress.listens else None)
 
@@ -159,11 +177,11 @@ class _Model:
 
         return Teller()
 
-    def least(self, problem: Problem, ledger: Ledger, bound: float) -> float:
+    def least(self, problem: Problem, bound: float) -> float:
         """The program's bound in the objective's unit: a bound, since coefficients were rounded down; ROUNDED is for the rounding of this sum."""
         if problem.objective is Objective.MIN_CPU:
-            return (ledger.common + self.fixed + bound * self.excess_scale) / ROUNDED
-        return (problem.model.leaves_bytes() + bound * self.memory_scale) / ROUNDED
+            return (self.program.cpu + bound * self.cpu_scale) / ROUNDED
+        return (self.program.state_bytes + bound * self.memory_scale) / ROUNDED
 
     def forbid(self, picked: list[int]) -> None:
         self.model.add(sum(self.chosen[k] for k in picked) <= len(picked) - 1)
@@ -171,29 +189,38 @@ class _Model:
 
 def cp_sat(problem: Problem, deadline: Deadline) -> Found:
     """The best join tree by the integer program."""
-    if problem.objective is Objective.MAX_HEADROOM:
-        raise MethodError("cp_sat makes CPU or memory least; for max_headroom use exact or anytime", "/options/method")
-    ledger, caps = Ledger(problem.model), problem.caps
+    refuse_headroom(problem)
+    ledger = Ledger(problem.model)
     deadline = deadline.before_writing(problem.model.graph.most_probes())
     start = priced(problem, ledger, walk_two_layers(problem, ledger, deadline), deadline)
-    best = choose(problem, start)
+    if len(problem.model.graph) < 3:
+        best = choose(problem, start)
+        return Found(best, staircase(start), Proof.OPTIMAL, objective_value(problem, best), ALL_TREES)
+    return solved(problem, start, lambda limits: _program(ledger, limits, deadline), deadline)
+
+
+def refuse_headroom(problem: Problem) -> None:
+    """Raise MethodError where no linear program says what is asked for."""
+    if problem.objective is Objective.MAX_HEADROOM:
+        raise MethodError("cp_sat makes CPU or memory least; for max_headroom use exact or anytime", "/options/method")
+
+
+def solved(problem: Problem, start: tuple[Point, ...], listed: Callable[[Caps], Program | None], deadline: Deadline) -> Found:
+    """The best plan by the program of all splits of plans within the limits that `listed` is given; `start` are plans that are known already."""
     deadline.progress.doing("listing the ways to join")
     deadline.progress.found(start)
-    if len(problem.model.graph) < 3:
-        return Found(best, staircase(start), Proof.OPTIMAL, objective_value(problem, best), ALL_TREES)
+    best, caps = choose(problem, start), problem.caps
     # Where the start qualifies, no split of a better plan costs more than the start does.
     within = caps.admit(best)
-    cpu_limit = best.cpu if within and problem.objective is Objective.MIN_CPU else caps.cpu
-    memory_limit = best.memory_bytes if within and problem.objective is Objective.MIN_MEMORY else caps.memory_bytes
-    program = _program(
-        ledger,
-        (cpu_limit * ROUNDED - ledger.common) + ROUNDING * ledger.common,
-        memory_limit * ROUNDED - problem.model.leaves_bytes(),
-        deadline,
+    program = listed(
+        Caps(
+            best.cpu if within and problem.objective is Objective.MIN_CPU else caps.cpu,
+            best.memory_bytes if within and problem.objective is Objective.MIN_MEMORY else caps.memory_bytes,
+        )
     )
     if program is None:
         return _unproven(problem, start, "The integer program is too large for its time: this is the two-layer plan.", deadline)
-    return _solved(problem, ledger, program, start, deadline)
+    return _solved(problem, program, start, deadline)
 
 
 def _unproven(problem: Problem, points: tuple[Point, ...], why: str, deadline: Deadline, limited: bool = False) -> Found:
@@ -205,27 +232,25 @@ def _unproven(problem: Problem, points: tuple[Point, ...], why: str, deadline: D
     return Found(choose(problem, points), staircase(points), Proof.BOUNDED, bound, ALL_TREES, (why,), termination=termination)
 
 
-def _solved(problem: Problem, ledger: Ledger, program: _Program, start: tuple[Point, ...], deadline: Deadline) -> Found:
-    model = problem.model
+def _solved(problem: Problem, program: Program, start: tuple[Point, ...], deadline: Deadline) -> Found:
     best = choose(problem, start)
-    excess_scale = max(best.cpu, max((split.excess for split in program.splits), default=0.0), 1e-300) / STEPS
+    cpu_scale = max(best.cpu, max((split.cpu for split in program.splits), default=0.0), 1e-300) / STEPS
     memory_scale = max(best.memory_bytes, max((split.state_bytes for split in program.splits), default=0.0)) / STEPS
-    built = _Model(problem, ledger, program, excess_scale, memory_scale)
+    built = _Model(problem, program, cpu_scale, memory_scale)
     points = list(start)
-    hint = shape_of(best.tree)
 
-    def tree(picked: list[int]) -> Tree:
-        return tree_of(ledger, with_root(ledger, {program.splits[k].whole: program.splits[k].parts for k in picked}))
+    def point_from(picked: list[int]) -> Point:
+        return point_of(problem.model, program.tree([program.splits[k] for k in picked]))
 
     def better(picked: list[int], bound: float) -> None:
-        point = point_of(model, tree(picked))
+        point = point_from(picked)
         deadline.progress.found([point])
         if problem.caps.admit(point):  # the bound is one of plans within the caps, and a plan over them may be below it
-            deadline.progress.proven(built.least(problem, ledger, bound))
+            deadline.progress.proven(built.least(problem, bound))
 
     deadline.progress.doing(f"solving the integer program of {len(program.splits)} choices")
     for _ in range(RETRIES):
-        solver, status = built.solve(problem.seed, deadline, hint, better)
+        solver, status = built.solve(problem.seed, deadline, best.tree, better)
         if status == built.cp_model.INFEASIBLE and not any(map(problem.caps.admit, points)):
             found = staircase(points)
             return Found(choose(problem, found), found, Proof.OPTIMAL, relaxed_bound(problem, deadline), ALL_TREES)
@@ -233,13 +258,13 @@ def _solved(problem: Problem, ledger: Ledger, program: _Program, start: tuple[Po
             # Also where it says that nothing fits, although a plan is known that does.
             return _unproven(problem, tuple(points), "The integer program was not solved.", deadline, status == built.cp_model.UNKNOWN)
         picked = [k for k, choice in enumerate(built.chosen) if solver.value(choice)]
-        point = point_of(model, tree(picked))
+        point = point_from(picked)
         points.append(point)
         if status == built.cp_model.FEASIBLE:
             return _unproven(problem, tuple(points), "The integer program was not solved to its end.", deadline, limited=True)
         if problem.caps.admit(point):
             found = staircase(points)
-            best = choose(problem, found)
-            return Found(best, found, Proof.OPTIMAL, objective_value(problem, best), ALL_TREES)
+            winner = choose(problem, found)
+            return Found(winner, found, Proof.OPTIMAL, objective_value(problem, winner), ALL_TREES)
         built.forbid(picked)
     return _unproven(problem, tuple(points), "Too many plans lie at a cap to within rounding.", deadline)

@@ -75,6 +75,11 @@ class Problem:
         """What tuples can be looked up by."""
         return Attributes.of(self.asked, self.model.graph)
 
+    def with_keys_of(self, other: Problem) -> Problem:
+        """This problem, which differs from the other in its statistics alone: what tuples can be looked up by is not worked out again."""
+        self.__dict__["attributes"] = other.attributes.measured_anew(self.asked, self.model.graph)
+        return self
+
     @cached_property
     def freshness(self) -> tuple[float, ...]:
         """How old results may be, measured on each stream, in seconds; infinity where nothing is stated."""
@@ -150,8 +155,10 @@ def make_join(inputs: Iterable[Tree], orders: Iterable[Iterable[int]], asked: As
     trees = list(inputs)
     masks = [leaf_mask(tree) for tree in trees]
     ranking = sorted(range(len(trees)), key=lambda k: masks[k] & -masks[k])
-    place = {old: new for new, old in enumerate(ranking)}
-    listed = [tuple(place[target] for target in order) for order in orders]
+    listed = list(map(tuple, orders))
+    if ranking != list(range(len(trees))):
+        place = {old: new for new, old in enumerate(ranking)}
+        listed = [tuple([place[target] for target in order]) for order in listed]
     mask = 0
     for part in masks:
         mask |= part

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from models.request import Comparison, Query
 from solvers.model.graph import JoinGraph, inputs_of
@@ -66,6 +66,10 @@ class Attributes:
                     estimated[attribute_] = min(estimated.get(attribute_, math.inf), 1.0 / edge.selectivity)
         distinct = {a: min(given.get(a, value), graph.window_tuples[a[0]]) for a, value in estimated.items()}
         return cls(graph, tuple(sides), distinct)
+
+    def measured_anew(self, query: Query, graph: JoinGraph) -> Attributes:
+        """The attributes of the same query with other statistics. Classes and keys do not depend on those, and are not worked out twice."""
+        return replace(Attributes.of(query, graph), _classes=self._classes, _keys=self._keys)
 
     def name(self, attribute: Attribute) -> str:
         return f"{self.graph.names[attribute[0]]}.{attribute[1]}"

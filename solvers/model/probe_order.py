@@ -109,19 +109,18 @@ def orders_by_unions(model: CostModel, masks: Sequence[int], deadline: Deadline 
     """The cheapest orders by one backward pass over the reachable unions; None where those are too many for Python, or for the time there is."""
     if len(masks) == 2:
         return (1,), (0,)
-    blocks = _blocks(model, masks)
-    if _least_unions(blocks) > MAX_UNIONS:
+    if 1 << len(masks) > MAX_UNIONS and _least_unions(_degrees(model.graph, masks)) > MAX_UNIONS:
         return None
+    blocks = _blocks(model, masks)
     layers = _unions(blocks, deadline)
     return None if layers is None else _by_backward_pass(blocks, layers)
 
 
 def orders_by_rank(model: CostModel, masks: Sequence[int]) -> Iterator[tuple[int, ...]] | None:
     """The cheapest orders, one input after the other, where the blocks form a tree and no sub-join is observed (IKKBZ); else None."""
-    blocks = _blocks(model, masks)
-    edges = sum(mask.bit_count() for mask in blocks.adjacent) // 2
-    if edges != len(masks) - 1 or model.graph.observed:
+    if sum(_degrees(model.graph, masks)) != 2 * (len(masks) - 1) or model.graph.observed:
         return None
+    blocks = _blocks(model, masks)
     return (_by_rank(blocks, start) for start in range(len(masks)))
 
 
@@ -138,13 +137,21 @@ _Layer = dict[int, tuple[float, int]]
 """Unions of as many blocks, each with its size and the blocks next to one of its own."""
 
 
-def _least_unions(blocks: _Blocks) -> int:
+def _degrees(graph: JoinGraph, masks: Sequence[int]) -> list[int]:
+    """By block with how many others a predicate joins it: known before 20,000 predicates are multiplied out between 200 blocks."""
+    degrees = []
+    for mask in masks:
+        around = graph.around(mask)
+        degrees.append(sum([1 for other in masks if other & around]))
+    return degrees
+
+
+def _least_unions(degrees: Sequence[int]) -> int:
     """At least so many unions are reachable.
 
     One per interval where the blocks form a chain, and more in any other connected graph; those of a block with any of its neighbours; and all
     without any of the blocks that have one neighbour alone. All joined pairs.
     """
-    degrees = [mask.bit_count() for mask in blocks.adjacent]
     m = len(degrees)
     return max(m * (m + 1) // 2 if sum(degrees) >= 2 * (m - 1) else 0, 1 << max(degrees), 1 << degrees.count(1), m + sum(degrees) // 2)
 

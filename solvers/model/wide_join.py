@@ -272,7 +272,7 @@ class _Figures:
         checked, starts = _by_step(self.layout, k)
         listed = self.numbers[checked].tolist()
         columns = [values[k].tolist() for values in (self.layout.targets, self.hashed, self.arriving, self.produced, self.cpu)]
-        return zip(*columns, [tuple(listed[start:end]) for start, end in pairwise(starts)], repeat(False))
+        return zip(*columns, [listed[start:end] for start, end in pairwise(starts)], repeat(False))
 
 
 class WideProbes(Sequence[PricedProbe]):
@@ -291,15 +291,15 @@ class WideProbes(Sequence[PricedProbe]):
     def __getitem__(self, index: slice) -> Sequence[PricedProbe]: ...
     def __getitem__(self, index: int | slice) -> PricedProbe | Sequence[PricedProbe]:
         if self._listed is None:
-            self._listed = tuple(map(PricedProbe._make, self._figures.steps(self._k)))
+            self._listed = tuple([PricedProbe._make((*probe[:5], tuple(probe[5]), probe[6])) for probe in self._figures.steps(self._k)])
         return self._listed[index]
 
     def __iter__(self) -> Iterator[PricedProbe]:
         return iter(self[:])
 
     def fields(self) -> Iterator[tuple[Any, ...]]:
-        """The fields of every probe, as `PricedProbe` has them, for those who need no more."""
-        return self._figures.steps(self._k) if self._listed is None else iter(self._listed)
+        """The fields of every probe in the order of `PricedProbe`, for those who need no more; the predicates are lists of their own."""
+        return self._figures.steps(self._k)
 
     def cpu(self) -> float:
         """Of all probes."""

@@ -91,19 +91,20 @@ def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
 
 def _pipeline(inputs: list[str], k: int, priced: Sequence[PricedProbe]) -> Pipeline:
     """One pipeline on the wire."""
+    fields = priced.fields() if isinstance(priced, WideProbes) else ((*probe[:5], list(probe.predicates), probe.asked) for probe in priced)
     probes = [
         Probe.trusted(
             {
                 "target": inputs[target],
                 "algorithm": Algorithm.LOOKUP if asked else Algorithm.HASH if hashed else Algorithm.NESTED_LOOP,
-                "predicates": list(predicates),
+                "predicates": predicates,
                 "rate_in": rate_in,
                 "rate_out": rate_out,
                 "cpu": cpu,
             },
             PROBE_FIELDS,
         )
-        for target, hashed, rate_in, rate_out, cpu, predicates, asked in (priced.fields() if isinstance(priced, WideProbes) else priced)
+        for target, hashed, rate_in, rate_out, cpu, predicates, asked in fields
     ]
     finite = math.isfinite(sum([probe.rate_in + probe.rate_out + probe.cpu for probe in probes]))
     if finite:

@@ -173,13 +173,13 @@ def warnings_of(problem: Problem, priced: PricedTree, tables: list[TableAccess])
         warnings.append("The plan is too wide to say for each selectivity where it stays qualified: validity lists rates only.")
     if problem.model.rate(graph.all) == 0.0:
         warnings.append("By its selectivities the query has no results.")
-    by_equalities = all(edge.equality for edge in graph.edges) and len(graph.components) == 1  # then every probe follows one
     scans = [
         f"{graph.label(join.blocks[k])} scans {graph.label(join.blocks[probe.target])}"
-        for join in (() if by_equalities else priced.joins)
+        for join in priced.joins
+        if (unreached := {t for t, block in enumerate(join.blocks) if not graph.hashable(graph.all & ~block, block)})
         for k, pipeline in enumerate(join.pipelines)
         for probe in pipeline.probes
-        if not probe.hashed and not probe.asked and not graph.hashable(graph.all & ~join.blocks[probe.target], join.blocks[probe.target])
+        if probe.target in unreached and not probe.asked
     ]
     if scans and len(graph.components) == 1:
         warnings.append(f"No equality predicate reaches some states, so they are scanned: {'; '.join(scans[:SENTENCES_PER_TOPIC])}.")

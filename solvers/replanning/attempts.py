@@ -51,7 +51,7 @@ class Attempt:
 def attempts(question: Question, deadline: Deadline) -> Iterator[Attempt]:
     """What could run instead, the smallest kind of change first."""
     now, way = question.now, question.way
-    shape = replace(now, shape_given=True)
+    shape = replace(now, shape_given=True).with_keys_of(now)
     shedding = way.shares is not None
     known = Known()
     found = None
@@ -109,7 +109,7 @@ def _in_places(problem: Problem, way: Way) -> Attempt:
 
 def _with_caches(question: Question, best_orders: Tree, known: Known, deadline: Deadline) -> Outcome:
     """The running tree with the best caches that it can have, in its own orders or in the best ones."""
-    now = replace(question.now, shape_given=True)
+    now = replace(question.now, shape_given=True).with_keys_of(question.now)
     points = tuple(dict.fromkeys(point_of(now.model, tree) for tree in (best_orders, question.way.tree)))
     found = replace(of_shape(points[0]).tree, points=points)
     return chosen(found, caches_in_plans(now, found, deadline, known), Termination.COMPLETE)

@@ -74,12 +74,12 @@ def question(asked: ReplanRequest) -> Question:
         before = problem_of(request.model_copy(update={"query": drift.was, "costs": plan.costs}))
         before.model.check_range()
     with pointing("/request"):
-        now = problem_of(request)
+        now = problem_of(request).with_keys_of(before)
         now.model.check_range()
         way = way_of_plan(now, plan, before)
         priced = price(now, way)
         factor = calibration(priced, asked.measured, error)
-        eased = scaled(problem_of(request.model_copy(update={"query": drift.eased(error)})), factor)
+        eased = scaled(problem_of(request.model_copy(update={"query": drift.eased(error)})).with_keys_of(before), factor)
         now = scaled(now, factor)
         running = priced if factor == 1.0 else price(now, way)
         return Question(asked, drift, before, now, eased, priced, running, price(eased, way), factor)
@@ -117,4 +117,4 @@ def scaled(problem: Problem, factor: float) -> Problem:
         return problem
     costs = problem.model.costs
     larger = Costs(**{name: getattr(costs, name) * factor for name in Costs.model_fields})
-    return replace(problem, model=CostModel(problem.model.graph, larger))
+    return replace(problem, model=CostModel(problem.model.graph, larger)).with_keys_of(problem)

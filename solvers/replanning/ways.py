@@ -120,7 +120,7 @@ def as_run(problem: Problem, way: Way) -> Problem:
     model, graph = problem.model, problem.model.graph
     if all(model.hashed_in_binary(*pair) == (chosen and graph.hashable(*pair)) for pair, chosen in (way.hashed or {}).items()):
         return problem
-    return replace(problem, model=_AsRun(graph, model.costs, way.hashed or {}))
+    return replace(problem, model=_AsRun(graph, model.costs, way.hashed or {})).with_keys_of(problem)
 
 
 def price(problem: Problem, way: Way) -> Priced:

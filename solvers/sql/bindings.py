@@ -5,25 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from models.bindings import BindingsDraft
+from models.bindings import BindingsDraft, StreamDraft, TableDraft
 
 __all__ = ["completed"]
 
 
 def completed(draft: BindingsDraft, sources: Mapping[str, Any]) -> dict[str, Any]:
-    """The query's bindings as a document. A stream is found in `sources` by its name in the query, or by its table's, which several may share.
+    """The query's bindings as a document. Streams and tables are found in `sources` by their names in the query, or by their tables', which
+    several may share.
 
     What the query says goes before what `sources` says of columns, conditions and results; a condition in both holds in both.
     Nothing is checked: a stream that `sources` lacks is left without a source.
     """
-    given = sources.get("streams")
+    tables = _joined(draft.tables, sources.get("tables"))
+    document = {**sources, "streams": _joined(draft.streams, sources.get("streams")), "select": draft.select}
+    document["tables"] = {name: {key: value for key, value in one.items() if key != "table"} for name, one in tables.items()}
+    if not tables:
+        document.pop("tables")
+    return document
+
+
+def _joined(drafts: Mapping[str, StreamDraft] | Mapping[str, TableDraft], given: Any) -> dict[str, dict[str, Any]]:
+    """What the query says of each, with what was written down of it."""
     known = {name.lower(): one for name, one in given.items() if isinstance(one, dict)} if isinstance(given, dict) else {}
-    streams = {}
-    for name, stream in draft.streams.items():
-        own = known.get(name.lower(), known.get(stream.table.rsplit(".", 1)[-1].strip("`").lower(), {}))
-        said = stream.model_dump(exclude_defaults=True)
-        where = [text for text in (own.get("where"), stream.where) if text]
-        streams[name] = own | said | ({"columns": own.get("columns", {}) | stream.columns} if own.get("columns") or stream.columns else {})
+    found = {}
+    for name, draft in drafts.items():
+        own = known.get(name.lower(), known.get(draft.table.rsplit(".", 1)[-1].strip("`").lower(), {}))
+        said = draft.model_dump(exclude_defaults=True)
+        where = [text for text in (own.get("where"), draft.where) if text]
+        found[name] = own | said | ({"columns": own.get("columns", {}) | draft.columns} if own.get("columns") or draft.columns else {})
         if where:
-            streams[name]["where"] = where[0] if len(where) == 1 else " AND ".join(f"({text})" for text in where)
-    return {**sources, "streams": streams, "select": draft.select}
+            found[name]["where"] = where[0] if len(where) == 1 else " AND ".join(f"({text})" for text in where)
+    return found

@@ -26,6 +26,9 @@ EXACT = 1 << 53
 SHORTEST = 1
 """Microseconds: the window of a stream that is never before another. A window has to have a length, and event times are no finer."""
 
+LONE = 1_000_000
+"""Microseconds: the window of a stream that joins with tables alone. Its rows wait for nothing."""
+
 Pair = tuple[str, str]
 Distances = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -60,6 +63,11 @@ def windows(text: Text, streams: Mapping[str, exp.Expr], bounds: Mapping[Pair, B
     Raises FaultError where a pair is not bounded, or where no rows can satisfy the bounds.
     """
     names = list(streams)
+    if len(names) == 1:
+        name = names[0]
+        if name not in event_times:
+            raise text.fault(streams[name], f"nothing says what the event time of {name} is; say it in the statistics: streams.{name}.event_time")
+        return {name: LONE}
     longest: dict[str, int] = dict.fromkeys(names, 0)
     for (i, _), bound in bounds.items():
         longest[i] = max(longest[i], abs(bound.length))

@@ -7,7 +7,7 @@ intervals, or compares with another stream's event time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -37,8 +37,9 @@ class Conditions:
     """By relation, in Spark's words; all must hold."""
 
 
-def read_conditions(text: Text, columns: Columns, given: Mapping[str, exp.Expr], faults: Faults) -> Conditions:
-    """The conditions of the query; `given` are the event times that the statistics name."""
+def read_conditions(text: Text, columns: Columns, given: Mapping[str, exp.Expr], tables: Container[str], faults: Faults) -> Conditions:
+    """The conditions of the query; `given` are the event times that the statistics name. Tables have none: what compares a time with a table's
+    column is a predicate."""
     comparisons: list[TwoSided] = []
     where: dict[str, list[exp.Expr]] = {}
     for condition in columns.joined.conditions:
@@ -52,8 +53,9 @@ def read_conditions(text: Text, columns: Columns, given: Mapping[str, exp.Expr],
             elif not _always(condition):
                 raise text.fault(condition, f"{condition.sql(text.dialect)} says nothing of any stream")
     event_times = dict(given)
+    flowing = [one for one in comparisons if one.left.relation not in tables and one.right.relation not in tables]
     with faults.gathered():
-        _infer(text, comparisons, event_times)
+        _infer(text, flowing, event_times)
     bounds: list[Bound] = []
     predicates: list[TwoSided] = []
     times = {relation: base.sql("spark") for relation, base in event_times.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from models.sql import PredicateStatistics, Statistics, StreamStatistics
+from models.sql import PredicateStatistics, Statistics, StreamStatistics, TableStatistics
 from solvers.sql.comparisons import MIRRORED
 from solvers.sql.intervals import SECOND
 from solvers.sql.predicates import Named
@@ -24,12 +24,15 @@ DIGITS = 9  # of what follows from windows: enough to tell any two apart, and no
 
 
 class Figures:
-    """Streams and predicates as the request has them."""
+    """Streams, tables and predicates as the request has them."""
 
-    def __init__(self, given: Statistics, lengths: Mapping[str, int], where: Mapping[str, str], warnings: list[str]) -> None:
+    def __init__(
+        self, given: Statistics, lengths: Mapping[str, int], tables: Mapping[str, TableStatistics], where: Mapping[str, str], warnings: list[str]
+    ) -> None:
         self.given, self.lengths, self.where, self.warnings = given, lengths, where, warnings
         folded = {name.lower(): name for name in given.streams}
         self._of = {name: given.streams.get(folded.get(name.lower(), ""), StreamStatistics()) for name in lengths}
+        self._tables = tables
 
     def check(self, predicates: Sequence[Named], faults: Faults) -> None:
         """That every figure is of something that the query has."""
@@ -51,19 +54,34 @@ class Figures:
 
     def _stream(self, name: str, length: int) -> dict[str, Any]:
         known = self._of[name]
-        passing = known.where_selectivity
-        if self.where.get(name) and passing is None:
-            self.warnings.append(f"how many rows of {name} satisfy {self.where[name]} is not given (where_selectivity): its rate is taken as it is")
-        elif passing is not None and not self.where.get(name):
-            self.warnings.append(f"{name} has no condition of its own: its where_selectivity is not used")
-            passing = None
         return {
             "name": name,
-            "rate": self._rate(name) * (1.0 if passing is None else passing),
+            "rate": self._rate(name) * self._passing(name, known.where_selectivity, "its rate is"),
             "window": {"seconds": length / SECOND},
             "tuple_bytes": known.tuple_bytes,
             "distinct": dict(known.distinct),
         }
+
+    def tables(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": name,
+                "rows": known.rows * self._passing(name, known.where_selectivity, "its number of rows is"),
+                "tuple_bytes": known.tuple_bytes,
+                "distinct": dict(known.distinct),
+                "access": known.access,
+            }
+            for name, known in self._tables.items()
+        ]
+
+    def _passing(self, name: str, given: float | None, taken: str) -> float:
+        """The share of rows that satisfy the condition on this relation alone."""
+        if self.where.get(name) and given is None:
+            self.warnings.append(f"how many rows of {name} satisfy {self.where[name]} is not given (where_selectivity): {taken} taken as it is")
+        elif given is not None and not self.where.get(name):
+            self.warnings.append(f"{name} has no condition of its own: its where_selectivity is not used")
+            return 1.0
+        return 1.0 if given is None else given
 
     def _rate(self, name: str) -> float:
         rate = self._of[name].rate
@@ -88,14 +106,16 @@ class Figures:
     def _distinct(self, predicate: Named) -> bool:
         """Whether the selectivity follows from distinct values, as the request has it."""
         sides = (side.split(".", 1) for side in (predicate.left, predicate.right))
-        return predicate.op == "=" and all(attribute in self._of[stream].distinct for stream, attribute in sides)
+        known = {name: one.distinct for given in (self._of, self._tables) for name, one in given.items()}
+        return predicate.op == "=" and all(attribute in known[name] for name, attribute in sides)
 
     def _guess(self, predicate: Named) -> float:
-        """For an equality, that of a key: a row finds one partner in the larger of the two windows."""
+        """For an equality, that of a key: a row finds one partner in a table, or in the larger of two windows."""
         if predicate.op != "=":
             return GUESSED_UNEQUAL if predicate.op == "!=" else GUESSED_RANGE
-        rows = [self._rate(name) * self.lengths[name] / SECOND for name in (side.split(".", 1)[0] for side in (predicate.left, predicate.right))]
-        return 1.0 / max(1.0, *rows)
+        names = [side.split(".", 1)[0] for side in (predicate.left, predicate.right)]
+        rows = [self._tables[name].rows for name in names if name in self._tables]
+        return 1.0 / max(1.0, *(rows or [self._rate(name) * self.lengths[name] / SECOND for name in names]))
 
 
 def _same(given: PredicateStatistics, predicate: Named) -> bool:

@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -272,7 +273,7 @@ def struck(folder: Path, batches: int, blows: int, seed: int = 0, kinds: Sequenc
 
 def copies(folder: Path) -> list[Path]:
     """What workers hold of states on their disks."""
-    return list((folder / "disks").glob("*/*/*/*/watersmeet-*"))
+    return list(map(Path, glob(str(folder / "disks/*/*/*/*/watersmeet-*"))))  # noqa: PTH207  Path.glob fails where a folder vanishes under it
 
 
 def in_mid_batch(folder: Path) -> bool:

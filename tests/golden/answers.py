@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from models.allocation import AllocationAnswer, AllocationRequest
+from models.bindings import StreamDraft, TableDraft
 from models.caches import CacheSelection, CacheSelectionRequest
 from models.cover import CoverAnswer, CoverRequest
 from models.plan import Algorithm, Cache, Frontier, Operator, Plan, Proof, Shortfall
@@ -143,13 +144,20 @@ def _sql(data: dict[str, Any]) -> Iterator[str]:
     query, bindings = found.request.query, found.bindings
     for stream in query.streams:
         bound = bindings.streams[stream.name]
-        columns = "".join(f", {name}: {text}" for name, text in bound.columns.items())
-        where = f", where {bound.where}" if bound.where else ""
-        yield f"{stream.name}: {bound.table}, {amount(stream.rate)}/s × {stream.window.seconds!r} s by {bound.event_time}{columns}{where}"
+        yield f"{stream.name}: {bound.table}, {amount(stream.rate)}/s × {stream.window.seconds!r} s by {bound.event_time}{_columns(bound)}"
+    for table in query.tables:
+        draft = bindings.tables[table.name]
+        offers = " or ".join(f"asked by {', '.join(access.bound)}" if access.bound else "kept" for access in table.access)
+        yield f"{table.name}: table {draft.table}, {amount(table.rows)} rows, {offers}{_columns(draft)}"
     for predicate in query.predicates:
         yield f"{predicate.left} {predicate.op} {predicate.right}" + ("" if predicate.selectivity is None else f", {amount(predicate.selectivity)}")
     yield f"select {', '.join(bindings.select) or 'all'}"
     yield from (f"warning: {warning}" for warning in found.warnings)
+
+
+def _columns(draft: StreamDraft | TableDraft) -> str:
+    """What the query computes of its columns, and on what condition."""
+    return "".join(f", {name}: {text}" for name, text in draft.columns.items()) + (f", where {draft.where}" if draft.where else "")
 
 
 def _replan(data: dict[str, Any]) -> Iterator[str]:

@@ -72,6 +72,9 @@ def _bindings(folder: Path, place: Path, meaning: SqlMeaning) -> Bindings:
             table: {"source": {"format": "json", "options": {"path": str(folder / table), "maxFilesPerTrigger": "1"}, "schema": schema}}
             for table, schema in SCHEMAS.items()
         },
+        "tables": {
+            table: {"scan": {"format": "json", "options": {"path": str(folder / table)}, "schema": schema}} for table, schema in SCHEMAS.items()
+        },
         "sink": {"format": "parquet", "options": {"path": str(place / "out")}},
         "checkpoint": str(place / "checkpoint"),
         "trigger": {"available_now": True},

@@ -24,6 +24,7 @@ ON_STEM = (
     "Conditions on one stream",
     "A self-join",
     "Names in quotes, as Spark",
+    "A table does not flow",
 )
 ON_NATIVE = ("A bound of its own", "A strict comparison", "Result columns")
 AS_SQL = ("A chain in which only neighbours are bounded", "No key at all", "Keys that are expressions")

@@ -7,7 +7,7 @@
 | mjoin | one join of each connected part, with the best accesses: exact up to joins of ten inputs and 64 choices of accesses |
 | state_removal, state_selection, two_layer | paper 3's walks from the binary tree and from the mjoin, step by step (`_walk`) |
 | anytime | the same walk in both directions, from all of these, until nothing is better or the time is over |
-| cp_sat | refused: its program knows no tables |
+| cp_sat | its program with a choice for every access (`tables.cp_sat`), exact; where that is too large, the two-layer plan with a bound |
 
 A walk's step dissolves a kept subresult into the join that uses it, or makes one input of two. Accesses and probe orders are chosen anew for
 every shape (`shapes.points_of`).
@@ -51,7 +51,12 @@ def with_tables(method: Method, search: Search) -> Search:
 
 
 def _cp_sat(problem: Problem, deadline: Deadline) -> Found:
-    raise MethodError("cp_sat knows no tables; exact or auto finds and proves the best plan with them", "/options/method")
+    from solvers.jtree.cp_sat import refuse_headroom, solved  # OR-Tools and numba take a while to import
+    from solvers.jtree.tables.cp_sat import program_with_tables
+
+    refuse_headroom(problem)
+    start = _two_layer(problem, deadline.share(0.4)).points
+    return solved(problem, start, lambda limits: program_with_tables(problem.model, limits, deadline), deadline)
 
 
 def _wide_shape(model: CostModel) -> Shape:

@@ -14,7 +14,7 @@ the number of inputs; in plain Python, about 20,000 joins a second.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,11 +27,11 @@ from solvers.jtree.tables.joins import Way, orders_of, ways
 from solvers.jtree.tables.shapes import first_points
 from solvers.model.connected import connected_sets, partitions
 from solvers.model.cost import CostModel
-from solvers.model.graph import bits
+from solvers.model.graph import JoinGraph, bits
 from solvers.model.point import Caps, Point, point_of
 from solvers.model.tree import Asked, Tree
 
-__all__ = ["TableSolver"]
+__all__ = ["TableSolver", "divisions"]
 
 MAX_SETS = 4_000  # connected sets of all parts: beyond, the search does not end within seconds
 
@@ -104,6 +104,37 @@ class _Stairs:
         self.plans.append((x, y, plan))
 
 
+def divisions(graph: JoinGraph) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Every set that a plan may join, by rising size, with every way to divide it into inputs; the whole graph last."""
+    for part in graph.components:
+        for whole in _joined(graph, part, binary=False):
+            for blocks in _divided(graph, whole, binary=False):
+                yield whole, blocks
+    if len(graph.components) > 1:
+        yield graph.all, graph.components
+
+
+def _joined(graph: JoinGraph, part: int, binary: bool) -> list[int]:
+    """The connected sets of a part that have a stream, by rising size; with one stream alone, and no binary tree asked for, the part itself."""
+    if not part & (part - 1):
+        return []
+    if not binary and _one_stream(graph, part):
+        return [part]
+    found = (mask for i in bits(part) for mask in connected_sets(graph.neighbours, 1 << i, part & -(1 << i)))
+    return sorted((mask for mask in found if mask & (mask - 1) and mask & ~graph.tables), key=lambda mask: (mask.bit_count(), mask))
+
+
+def _divided(graph: JoinGraph, whole: int, binary: bool) -> Iterable[tuple[int, ...]]:
+    if not binary and _one_stream(graph, whole):
+        return [tuple(1 << i for i in bits(whole))]
+    return partitions(graph.neighbours, whole)
+
+
+def _one_stream(graph: JoinGraph, mask: int) -> bool:
+    streams = mask & ~graph.tables
+    return streams & (streams - 1) == 0
+
+
 class TableSolver:
     """The parts of one graph, and answers about the whole; what `parts.Solver` is for streams alone."""
 
@@ -117,12 +148,6 @@ class TableSolver:
     def of(self, model: CostModel) -> TableSolver:
         """The same questions of another model of the same graph."""
         return TableSolver(model, self.limit, self.binary)
-
-    def _sets(self, part: int) -> Iterable[int]:
-        """The connected sets of a part that have a stream, by rising size."""
-        graph = self.model.graph
-        found = (mask for i in bits(part) for mask in connected_sets(graph.neighbours, 1 << i, part & -(1 << i)))
-        return sorted((mask for mask in found if mask & (mask - 1) and mask & ~graph.tables), key=lambda mask: (mask.bit_count(), mask))
 
     def _sets_fit(self) -> bool:
         graph, count = self.model.graph, 0
@@ -162,13 +187,9 @@ class TableSolver:
         """The plans of one part; None where time is over."""
         graph = self.model.graph
         known = {1 << i: [_Plan(0.0, 0.0, 0, 1 << i)] for i in bits(part)}
-        flowing = part & ~graph.tables
-        one_join = flowing & (flowing - 1) == 0 and part & (part - 1) and not self.binary
-        for whole in (part,) if one_join else self._sets(part):
+        for whole in _joined(graph, part, self.binary):
             stairs = _Stairs(aim)
-            streams = whole & ~graph.tables
-            alone = streams & (streams - 1) == 0 and not self.binary
-            for blocks in [tuple(1 << i for i in bits(whole))] if alone else partitions(graph.neighbours, whole):
+            for blocks in _divided(graph, whole, self.binary):
                 if deadline.expired():
                     return None
                 if (len(blocks) == 2 or not self.binary) and all(block in known for block in blocks):

@@ -17,7 +17,8 @@ __all__ = ["rows_by_definition"]
 
 def rows_by_definition(connection: duckdb.DuckDBPyConnection, meaning: SqlMeaning) -> Counter[tuple[Any, ...]]:
     query, bindings = meaning.request.query, meaning.bindings
-    names = [stream.name for stream in query.streams]
+    flowing = [stream.name for stream in query.streams]
+    names = [relation.name for relation in query.relations]
     attributes: dict[str, dict[str, None]] = {name: {} for name in names}
     for predicate in query.predicates:
         for side in (predicate.left, predicate.right):
@@ -25,14 +26,14 @@ def rows_by_definition(connection: duckdb.DuckDBPyConnection, meaning: SqlMeanin
             attributes[owner][attribute] = None
     sources = []
     for name in names:
-        bound = bindings.streams[name]
+        bound = bindings.streams[name] if name in flowing else bindings.tables[name]
         computed = [f"{bound.columns.get(attribute, attribute)} AS `a {attribute}`" for attribute in attributes[name]]
-        columns = ", ".join(["*", f"{bound.event_time} AS `event time`", *computed])
+        columns = ", ".join(["*", f"{bindings.streams[name].event_time if name in flowing else 'NULL'} AS `event time`", *computed])
         sources.append(f"(SELECT {columns} FROM {bound.table}{f' WHERE {bound.where}' if bound.where else ''}) AS {name}")
     conditions = [f"{_quoted(p.left)} {p.op.value} {_quoted(p.right)}" for p in query.predicates]
     for stream in query.streams:
         window = f"INTERVAL '{round((stream.window.seconds or 0) * 1_000_000)}' MICROSECONDS"
-        conditions += [f"{other}.`event time` <= {stream.name}.`event time` + {window}" for other in names if other != stream.name]
+        conditions += [f"{other}.`event time` <= {stream.name}.`event time` + {window}" for other in flowing if other != stream.name]
     hidden = {name: ", ".join(["`event time`", *(f"`a {attribute}`" for attribute in attributes[name])]) for name in names}
     whole = {name: f"{name}.* EXCEPT ({hidden[name]})" for name in names}
     select = [whole[text[:-2]] if text.endswith(".*") else text for text in bindings.select] or [whole[name] for name in names]
