@@ -112,7 +112,7 @@ def assert_answers_are_brute_forces(seed: int, model: CostModel) -> None:
         assert math.isclose(max(found.best.cpu / caps.cpu, found.best.memory_bytes / caps.memory_bytes), least_bad, rel_tol=CLOSE)
 
 
-@pytest.mark.parametrize("chunk", range(12))
+@pytest.mark.parametrize("chunk", range(20))
 def test_exact_equals_brute_force(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if chunk % 2:
         monkeypatch.setattr(solvers.jtree.component, "TINY_SETS", 0)  # seeds, as larger graphs have them

@@ -15,7 +15,7 @@ from tests.solvers.caches.test_in_plans import random_query
 from tests.solvers.replanning.drifts import asked, noisy, quick
 from tests.solvers.test_replan import chain
 
-REPLANS = 60
+REPLANS = 100
 NOISE = 0.03
 
 
