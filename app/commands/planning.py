@@ -48,9 +48,10 @@ def solved(arguments: argparse.Namespace, request: PlanRequest, path: str, answe
 
     limit = request.options.time_limit
     if arguments.url:
-        with shown(limit, arguments.quiet) as hear:
-            from app.commands.remote import ask
+        # Before there is a bar to press Ctrl-C at: an import may swallow the KeyboardInterrupt, in the callback of one of its locks.
+        from app.commands.remote import ask
 
+        with shown(limit, arguments.quiet) as hear:
             return ask(arguments.url, path, request, answer, limit + ANSWER_SECONDS, hear)
     from solvers.jtree.progress import Waiting
 

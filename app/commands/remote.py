@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import os
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from app.commands.terminal import RefusedError, fault
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    from models.progress import Incumbent
+from models.progress import Incumbent
 
 __all__ = ["ask"]
 
-M = TypeVar("M", bound="BaseModel")
+M = TypeVar("M", bound=BaseModel)
 
 
 def ask(url: str, path: str, body: BaseModel, answer: type[M], seconds: float, hear: Callable[[Incumbent], None] | None = None) -> M:
     """Ask a server instead of planning here. `hear` is called with every better plan on the way; the server may be silent for so many seconds."""
-    import http.client
-    import os
-    import urllib.error
-    import urllib.request
-
-    from pydantic import ValidationError
-
     if not url.startswith(("http://", "https://")):
         raise RefusedError(f"--url must start with http:// or https://, got {url!r}")
     headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if hear else "application/json"}
@@ -51,8 +46,6 @@ def ask(url: str, path: str, body: BaseModel, answer: type[M], seconds: float, h
 
 def _last_event(url: str, lines: Iterable[bytes], hear: Callable[[Incumbent], None]) -> bytes:
     """The answer at the end of a stream of events."""
-    from models.progress import Incumbent
-
     event = b""
     for line in lines:
         name, _, value = line.strip().partition(b": ")
