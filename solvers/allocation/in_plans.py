@@ -31,20 +31,20 @@ from dataclasses import dataclass, replace
 
 from models.plan import Allocation, Allowance, Renewal, StreamShare, WindowSuggestion
 from solvers.allocation.freshness import Refresh, ages, cover_shares, cpu_of, greedy_shares, joint_shares, residences, split_tolerance
-from solvers.allocation.neighbours import neighbours
-from solvers.allocation.productivity import PlanPaths, paths_of_plan, results_of, visited_sizes
+from solvers.allocation.neighbours import built, neighbours
+from solvers.allocation.productivity import PlanPaths, Probing, paths_of_plan, results_of, visited_sizes
 from solvers.common import words
 from solvers.common.deadline import Deadline
-from solvers.common.tolerances import ROUNDED, ROUNDED_DOWN
-from solvers.jtree.search import Found, Problem, structure_key
-from solvers.model.cost import CostModel, PricedTree
+from solvers.common.tolerances import ROUNDED, ROUNDED_DOWN, SUMMED
+from solvers.jtree.search import Found, Problem, shape_of, structure_key
+from solvers.model.cost import CostModel, PricedTree, total
 from solvers.model.graph import JoinGraph, bits
 from solvers.model.point import Caps, Point, point_of
 from solvers.model.sensitivity import headroom
-from solvers.model.tree import Join, Tree
+from solvers.model.tree import Join, Tree, joins
 from solvers.window_join.flexible_windows import flexible_windows, kept_share
 
-__all__ = ["Relief", "Shared", "allocation_of", "given_shares", "relieve", "share_out", "thin_out"]
+__all__ = ["Relief", "Shared", "allocation_of", "given_shares", "relieve", "share_out", "thinning"]
 
 SMALL = 8  # streams up to which plans that the search did not keep are tried as well
 STEPS_PER_SECOND, MAX_STEPS = 60, 300  # of them, by the request's time limit: two milliseconds each, so that most of it is left
@@ -143,12 +143,10 @@ def share_out(model: CostModel, priced: PricedTree, cap: float, stated: Sequence
     )
 
 
-def thin_out(model: CostModel, priced: PricedTree, cap: float, stated: Sequence[float]) -> Shared | None:
-    """A share of every stream is let in, and all of it probes; None where there is no such share."""
+def thinning(model: CostModel, priced: PricedTree, cap: float) -> float | None:
+    """The share of every stream that can be let in where all of it probes; None where there is none below 1."""
     factor = headroom(priced, model.graph, Caps(cpu=cap))
-    if factor is None or not 0.0 < factor < 1.0:
-        return None
-    return given_shares(model, priced, cap, stated, (1.0,) * len(model.graph), factor)
+    return factor if factor is not None and 0.0 < factor < 1.0 else None
 
 
 def given_shares(model: CostModel, priced: PricedTree, cap: float, stated: Sequence[float], shares: Sequence[float], admitted: float) -> Shared:
@@ -181,30 +179,50 @@ def _better(shared: Shared) -> tuple[int, float]:
 
 
 class _Contest:
-    """The best plan and allocation so far. A plan is not tried where it could not win even if freshness and keeping windows cost nothing."""
+    """The best plan and allocation so far. Neither way to allocate is tried of a plan that could not win by it even if freshness cost nothing."""
 
     def __init__(self, problem: Problem) -> None:
         self.model, self.caps, self.stated = problem.model, problem.caps, problem.freshness
         self.best: tuple[Tree, Shared] | None = None
-
-    def most(self, plan: PlanPaths) -> float:
-        return results_of(plan, joint_shares(plan, self.caps.cpu, [0.0] * len(plan.windows)))
+        self._probing = Probing(self.model.graph, self.model.costs) if len(self.model.graph) <= SMALL else None
 
     def enter(self, tree: Tree) -> bool:
         """Try one plan; whether it is the best so far."""
         priced, cap = self.model.price(tree), self.caps.cpu
-        plan = paths_of_plan(self.model.graph, self.model.costs, priced)
-        if self.best is not None and all(self.best[1].fresh) and self.most(plan) <= self.best[1].throughput:
-            return False
-        shared = share_out(self.model, priced, cap, self.stated, plan) if plan.keeping <= cap else None
-        answers = [shared]
-        if shared is None or not all(shared.fresh) or plan.keeping > WORTH_THINNING * cap:
-            answers.append(thin_out(self.model, priced, cap, self.stated))
+        plan = paths_of_plan(self.model.graph, self.model.costs, priced, self._probing)
+        answers = []
+        if plan.keeping <= cap and self._may_win(self._most_shared(plan)):
+            answers.append(share_out(self.model, priced, cap, self.stated, plan))
+        if plan.keeping > WORTH_THINNING * cap or (answers and not all(answers[0].fresh)):
+            factor = thinning(self.model, priced, cap) if self._thinned_may_win(priced, plan) else None
+            if factor is not None:
+                answers.append(given_shares(self.model, priced, cap, self.stated, (1.0,) * len(self.model.graph), factor))
         won = False
         for answer in answers:
-            if answer is not None and (self.best is None or _better(answer) > _better(self.best[1])):
+            if self.best is None or _better(answer) > _better(self.best[1]):
                 self.best, won = (tree, answer), True
         return won
+
+    def _may_win(self, most: float) -> bool:
+        """Whether an allocation of so many results at most may be better than the best so far."""
+        return self.best is None or not all(self.best[1].fresh) or most * SUMMED > self.best[1].throughput
+
+    def _most_shared(self, plan: PlanPaths) -> float:
+        """Results when all tuples are kept, and the shares of them that probe are chosen without a thought for freshness."""
+        return results_of(plan, joint_shares(plan, self.caps.cpu - plan.keeping, [0.0] * len(plan.windows)))
+
+    def _thinned_may_win(self, priced: PricedTree, plan: PlanPaths) -> bool:
+        """Whether letting in a share of every stream may be better than the best so far.
+
+        Each stream whose window is a time holds fewer tuples by the share f, so results fall by f for each of them: f is at least what leaves as
+        many results as the best has. No cost falls faster than by f for each stream, and keeping windows falls by f alone.
+        """
+        timed = sum(not rows for rows in self.model.graph.row_windows)
+        if self.best is None or not timed or not self._may_win(priced.output_rate):
+            return self._may_win(priced.output_rate)
+        share = min(1.0, self.best[1].throughput / priced.output_rate) ** (1.0 / timed)
+        least = plan.keeping * share + (priced.cpu - plan.keeping) * math.pow(share, len(self.model.graph))
+        return not all(self.best[1].fresh) or least <= self.caps.cpu * ROUNDED
 
 
 def _more_plans(problem: Problem) -> int:
@@ -233,18 +251,18 @@ def _best_shared(problem: Problem, points: Sequence[Point], deadline: Deadline) 
 def _improve(problem: Problem, contest: _Contest, likely: Sequence[Point], steps: int, deadline: Deadline) -> None:
     """Try what is next to the plans tried so far, winners first, `steps` plans in all: in the smallest graphs that is every plan."""
     assert contest.best is not None
-    known = {structure_key(point.tree) for point in likely}
+    known = {frozenset(shape_of(point.tree)) for point in likely}  # what is joined says which joins there are
     waiting = deque([contest.best[0], *(point.tree for point in likely)])
     fits = _fits(problem, contest.best[0])
     while waiting and steps > 0:
-        for tree in neighbours(problem.model, waiting.popleft()):
-            key = structure_key(tree)
-            if key in known:
+        for shape in neighbours(problem.model, waiting.popleft()):
+            if frozenset(shape) in known:
                 continue
-            known.add(key)
+            known.add(frozenset(shape))
             if steps == 0 or deadline.expired():
                 return
             steps -= 1
+            tree = built(problem.model, shape)
             if fits and not _fits(problem, tree):
                 waiting.append(tree)
             elif contest.enter(tree):
@@ -254,7 +272,8 @@ def _improve(problem: Problem, contest: _Contest, likely: Sequence[Point], steps
 
 
 def _fits(problem: Problem, tree: Tree) -> bool:
-    return point_of(problem.model, tree).memory_bytes <= problem.caps.memory_bytes
+    *kept, _ = joins(tree)
+    return total([problem.model.leaves_bytes(), *(problem.model.state_bytes(node.mask) for node in kept)]) <= problem.caps.memory_bytes
 
 
 def _allowances(shared: Shared, ids: dict[int, str], per_second: Sequence[float]) -> Iterator[Allowance]:

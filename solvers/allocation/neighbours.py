@@ -10,25 +10,25 @@ from collections.abc import Iterator
 
 from solvers.jtree.search import Shape, shape_of, sorted_inputs, tree_of_joins
 from solvers.model.cost import CostModel
-from solvers.model.probe_order import best_orders
+from solvers.model.probe_order import best_join
 from solvers.model.tree import Tree
 
-__all__ = ["neighbours"]
+__all__ = ["built", "neighbours"]
 
 
-def neighbours(model: CostModel, tree: Tree) -> Iterator[Tree]:
-    """Each with its best probe orders, in an order that depends on nothing but the tree."""
+def neighbours(model: CostModel, tree: Tree) -> Iterator[Shape]:
+    """What they join, in an order that depends on nothing but the tree."""
     shape = shape_of(tree)
     for user, inputs in shape.items():
         if not model.graph.connected(user):
             continue
-        yield from (_build(model, grouped) for grouped in _grouped(model, shape, user))
+        yield from _grouped(model, shape, user)
         for kept in inputs:
             if kept in shape:
                 dissolved = {mask: parts for mask, parts in shape.items() if mask != kept}
                 dissolved[user] = tuple(part for part in inputs if part != kept) + shape[kept]
-                yield _build(model, dissolved)
-                yield from (_build(model, grouped) for grouped in _grouped(model, dissolved, user) if kept not in grouped)
+                yield dissolved
+                yield from (grouped for grouped in _grouped(model, dissolved, user) if kept not in grouped)
 
 
 def _grouped(model: CostModel, shape: Shape, user: int) -> Iterator[Shape]:
@@ -43,6 +43,6 @@ def _grouped(model: CostModel, shape: Shape, user: int) -> Iterator[Shape]:
                 yield {**shape, left | right: (left, right), user: (*(part for part in inputs if part not in (left, right)), left | right)}
 
 
-def _build(model: CostModel, shape: Shape) -> Tree:
-    """The join tree of a shape whose inputs stand in any order."""
-    return tree_of_joins({mask: sorted_inputs(parts) for mask, parts in shape.items()}, lambda inputs: best_orders(model, inputs)[0])
+def built(model: CostModel, shape: Shape) -> Tree:
+    """The join tree of a shape whose inputs stand in any order, with the best probe orders."""
+    return tree_of_joins({mask: sorted_inputs(parts) for mask, parts in shape.items()}, lambda inputs: best_join(model, inputs).orders)

@@ -31,7 +31,7 @@ from solvers.model.graph import JoinGraph, bits
 from solvers.model.tree import Join
 from solvers.model.wide_join import WideTerms, probing_along, sizes_along
 
-__all__ = ["Path", "PlanPaths", "Step", "Subresult", "path_of_steps", "paths_of_plan", "results_of", "visited_sizes"]
+__all__ = ["Path", "PlanPaths", "Probing", "Step", "Subresult", "path_of_steps", "paths_of_plan", "results_of", "visited_sizes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +147,33 @@ def _probing(graph: JoinGraph, costs: Costs, join: PricedJoin, sizes: dict[int, 
     return found
 
 
-def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree) -> PlanPaths:
+class Probing:
+    """What the probes of joins cost, each worked out once: plans that are tried one after the other share most of their joins."""
+
+    def __init__(self, graph: JoinGraph, costs: Costs) -> None:
+        self._graph, self._costs = graph, costs
+        self._known: dict[int, tuple[PricedJoin, list[list[float]], dict[int, float]]] = {}
+
+    def of(self, join: PricedJoin) -> tuple[list[list[float]], dict[int, float]]:
+        """As `_probing`, and the sizes that it met."""
+        if id(join) not in self._known:
+            sizes: dict[int, float] = {}
+            # Holds on to the join, so that its id is not given to another.
+            self._known[id(join)] = join, _probing(self._graph, self._costs, join, sizes), sizes
+        _, probing, sizes = self._known[id(join)]
+        return [list(parts) for parts in probing], sizes
+
+
+def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree, known: Probing | None = None) -> PlanPaths:
     """The paths of a priced plan. `graph` may be another than it was priced for (thinned rates): its algorithms stay."""
     n, sizes = len(graph), dict[int, float]()
     parts: list[list[float]] = [[] for _ in range(n)]
     keeping, subresults = [], []
     for number, (node, join) in enumerate(zip(priced.nodes, priced.joins, strict=True)):
-        probing = _probing(graph, costs, join, sizes)
+        if known is None:
+            probing = _probing(graph, costs, join, sizes)
+        else:
+            probing, sizes = known.of(join)
         for k, child in enumerate(node.inputs):
             block = join.blocks[k]
             held = costs.insert + costs.delete if join.states[k].indexed else costs.append

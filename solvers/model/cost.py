@@ -396,13 +396,18 @@ class CostModel:
 
     def _priced_join(self, node: Join, sizes: dict[int, float]) -> PricedJoin:
         """The figures of one join. In a small graph they are remembered: the plans of a frontier share most of their joins."""
-        blocks = tuple(leaf_mask(child) for child in node.inputs)
+        return self.known_join(tuple(leaf_mask(child) for child in node.inputs), node.orders, sizes, node.asked)
+
+    def known_join(
+        self, blocks: tuple[int, ...], orders: tuple[tuple[int, ...], ...], sizes: dict[int, float] | None = None, asked: Asked = ()
+    ) -> PricedJoin:
+        """As `price_join`; in a small graph each join is priced once."""
         if not self._small:
-            return self.price_join(blocks, node.orders, sizes, node.asked)
-        key = (blocks, node.orders, node.asked)
+            return self.price_join(blocks, orders, sizes, asked)
+        key = (blocks, orders, asked)
         found = self._known_joins.get(key)
         if found is None:
-            found = self._known_joins[key] = self.price_join(blocks, node.orders, sizes, node.asked)
+            found = self._known_joins[key] = self.price_join(blocks, orders, self._known_sizes, asked)
         return found
 
     def check_range(self) -> None:

@@ -129,7 +129,7 @@ def best_join(model: CostModel, masks: Sequence[int]) -> PricedJoin:
     key = tuple(masks)
     found = model.best_joins.get(key)
     if found is None:
-        found = model.best_joins[key] = model.price_join(key, best_orders(model, key)[0])
+        found = model.best_joins[key] = model.known_join(key, best_orders(model, key)[0])
     return found
 
 

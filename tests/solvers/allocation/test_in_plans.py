@@ -15,8 +15,8 @@ import pytest
 
 from models.plan import EstimateRequest, Plan
 from models.request import PlanRequest, Query
-from solvers.allocation.in_plans import share_out, thin_out
-from solvers.allocation.neighbours import neighbours
+from solvers.allocation.in_plans import given_shares, share_out, thinning
+from solvers.allocation.neighbours import built, neighbours
 from solvers.common.deadline import Deadline
 from solvers.estimate import estimate
 from solvers.jtree.search import Problem, structure_key
@@ -152,7 +152,9 @@ def _answers(problem: Problem, query: Query, trees: Iterable[Tree]) -> tuple[int
     best, cap = (0, 0.0), problem.caps.cpu
     for tree in trees:
         priced = problem.model.price(tree)
-        for shared in (share_out(problem.model, priced, cap, stated), thin_out(problem.model, priced, cap, stated)):
+        factor = thinning(problem.model, priced, cap)
+        thinned = None if factor is None else given_shares(problem.model, priced, cap, stated, (1.0,) * len(problem.model.graph), factor)
+        for shared in (share_out(problem.model, priced, cap, stated), thinned):
             if shared is not None and shared.cpu <= cap * (1 + 1e-9):
                 best = max(best, (sum(shared.fresh), shared.throughput))
     return best
@@ -204,7 +206,7 @@ def test_neighbours_reach_every_tree_there_is() -> None:
             key = tuple(sorted(leaf_mask(node) for node in joins(tree)))
             if key not in reached:
                 reached[key] = tree
-                waiting += neighbours(model, tree)
+                waiting += (built(model, shape) for shape in neighbours(model, tree))
         assert len(reached) == count, shape
 
 
