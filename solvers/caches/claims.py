@@ -61,8 +61,16 @@ def least_cpu(model: CostModel) -> float:
 
 
 def no_cache_pays(problem: Problem, tree: Found, least: float) -> bool:
-    """Whether the tree is as good by its CPU as any plan with caches could be; `least` is what all of them need."""
-    return problem.objective is Objective.MIN_CPU and problem.caps.admit(tree.best) and tree.best.cpu <= least * ROUNDED
+    """Whether the tree is as good by its CPU as any plan with caches could be, or nothing fits with caches either; `least` is the CPU that all
+    plans need."""
+    if not problem.caps.admit(tree.best):
+        return nothing_can_fit(problem, least)
+    return problem.objective is Objective.MIN_CPU and tree.best.cpu <= least * ROUNDED
+
+
+def nothing_can_fit(problem: Problem, least: float) -> bool:
+    """Whether every plan, with caches or without, is over a cap: caches only add memory, and `least` is the CPU that all plans need."""
+    return memory_lower_bound(problem.model) > problem.caps.memory_bytes or least > problem.caps.cpu
 
 
 def _bound(problem: Problem, least: float, deadline: Deadline) -> float:
@@ -104,9 +112,7 @@ def with_caches_allowed(problem: Problem, tree: Found, best: Found, value: float
     bound = _bound(problem, least, deadline)
     fits = caps.admit(best.best)
     if not fits:
-        # Caches only add memory: where that alone is short, or every plan is over a cap, no cache helps.
-        hopeless = memory_lower_bound(model) > caps.memory_bytes or least > caps.cpu
-        proven = hopeless or (tree.proof is Proof.OPTIMAL and math.isinf(caps.cpu))
+        proven = nothing_can_fit(problem, least) or (tree.proof is Proof.OPTIMAL and math.isinf(caps.cpu))
     else:
         from_above = problem.objective is Objective.MAX_HEADROOM
         at_bound = math.isinf(value) or bound <= value * ROUNDED if from_above else value <= bound * ROUNDED
