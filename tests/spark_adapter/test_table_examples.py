@@ -56,7 +56,7 @@ def asked_for(url: str, name: str, columns: Sequence[Column[Any]], rows: Rows) -
 def results(spark: SparkSession, name: str, folder: Path, url: str) -> list[tuple[Any, ...]]:
     bindings = bindings_of(name, folder, url)
     made = plan(PlanRequest.model_validate(example(name)))
-    assert spark_adapter.compile(made, bindings, spark, cells=2).start().await_termination()
+    assert spark_adapter.compile(made, bindings, spark).start().await_termination()
     return sorted(tuple(row.values()) for row in pq.read_table(folder / "out").to_pylist())
 
 
