@@ -52,7 +52,7 @@ def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
     problem = problem_of(request)
     begin(problem, progress)
     found = _search(problem, deadline.share(SEARCHING))
-    caching = deadline.before_writing(2 * probes_of(found.best.tree)).share(CACHING)
+    caching = deadline.before_writing(2 * probes_of(found.best.tree), 0).share(CACHING)
     steps = _with_caches(problem, found, caching)
     termination = caching.termination(found.termination)
     written: dict[int, FrontierPoint] = {}
@@ -63,7 +63,7 @@ def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
         progress.found(points)
         progress.doing(f"writing {len(points)} plans")
         for place in spread(len(points), first):
-            if written and deadline.before_writing(2 * probes_of(steps[place].point.tree)).expired():
+            if written and deadline.before_writing(2 * probes_of(steps[place].point.tree), 0).expired():
                 termination = deadline.termination()
                 break
             progress.stopped()  # raises AbandonedError where nobody wants the rest any more

@@ -74,8 +74,9 @@ def _with_caches(problem: Problem, tree: Found, deadline: Deadline, known: Known
 
 def _before_writing(problem: Problem, tree: Found, deadline: Deadline) -> Deadline:
     """When the plan has to be written down. Where nothing fits, what may probe is written down as well, probe by probe."""
-    times = 1 if problem.caps.admit(tree.best) else 2
-    return deadline.before_writing(times * probes_of(tree.best.tree), times * sum(1 for _ in joins(tree.best.tree)))
+    times, nodes = 1 if problem.caps.admit(tree.best) else 2, list(joins(tree.best.tree))
+    listed = max((len(node.inputs) for node in nodes), default=0) * len(problem.model.graph.edges)  # every pipeline of a join lists its predicates
+    return deadline.before_writing(times * probes_of(tree.best.tree), listed, times * len(nodes))
 
 
 def problem_of(request: PlanRequest) -> Problem:

@@ -191,7 +191,7 @@ def cp_sat(problem: Problem, deadline: Deadline) -> Found:
     """The best join tree by the integer program."""
     refuse_headroom(problem)
     ledger = Ledger(problem.model)
-    deadline = deadline.before_writing(problem.model.graph.most_probes())
+    deadline = deadline.before_writing(problem.model.graph.most_probes(), problem.model.graph.most_listed())
     start = priced(problem, ledger, walk_two_layers(problem, ledger, deadline), deadline)
     if len(problem.model.graph) < 3:
         best = choose(problem, start)

@@ -36,7 +36,7 @@ FIRST_SHARE = 0.1  # of the time, for a good plan to have where the search does 
 
 def frontier_search(problem: Problem, deadline: Deadline) -> Found:
     """Every trade-off within the caps that is worth having; none, with `lacking`, where nothing fits."""
-    deadline = deadline.before_writing(problem.model.graph.most_probes())
+    deadline = deadline.before_writing(problem.model.graph.most_probes(), problem.model.graph.most_listed())
     solver = solver_for(problem.model, deadline)
     if not solver.fits:
         found = _beyond(problem, deadline)  # what it proves is about its best plan alone
@@ -58,7 +58,7 @@ def frontier_search(problem: Problem, deadline: Deadline) -> Found:
 
 def exact(problem: Problem, deadline: Deadline) -> Found:
     """The best plan of all join trees within the caps, or the proof that there is none and what it would take."""
-    deadline = deadline.before_writing(problem.model.graph.most_probes())
+    deadline = deadline.before_writing(problem.model.graph.most_probes(), problem.model.graph.most_listed())
     if (found := star(problem, deadline)) is not None:
         return found
     solver = solver_for(problem.model, deadline)

@@ -388,6 +388,10 @@ class JoinGraph:
         """How many probes the widest plan has: one join of all streams of each part."""
         return sum(part.bit_count() * (part.bit_count() - 1) for part in self.components)
 
+    def most_listed(self) -> int:
+        """How many predicates its probes list at most: every pipeline of a join lists all predicates between its inputs."""
+        return max(part.bit_count() for part in self.components) * len(self.edges)
+
     def label(self, mask: int) -> str:
         """The set as a person writes it: ads⋈users."""
         return "⋈".join(sorted(self.names[i] for i in bits(mask)))
