@@ -82,7 +82,7 @@ def rows(files: int, seed: int, query: Query = QUERY) -> dict[str, list[Row]]:
         for stream in query.streams
     }
     return made | {
-        table.name: [{"id": k, "x": None if k == 7 else k % VALUES, "y": (5 * k + t) % VALUES} for k in range(2 * VALUES)]
+        table.name: [{"id": k, "x": None if k == 7 else k % VALUES, "y": (7 * k + t) % VALUES} for k in range(2 * VALUES)]
         for t, table in enumerate(query.tables)
     }
 
@@ -223,7 +223,7 @@ def main() -> None:
         hits, expected, wrong = trials(Path(folder), arguments.kills, arguments.seed, arguments.tables)
         merged = merges(Path(folder))
     print(f"{hits} of {arguments.kills} kills hit a running pipeline, {merged} merges of state; {expected} results, {wrong} missing or doubled")
-    sys.exit(1 if wrong or not hits else 0)
+    sys.exit(1 if wrong or not hits or not expected else 0)
 
 
 if __name__ == "__main__":
