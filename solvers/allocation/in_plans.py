@@ -217,12 +217,14 @@ class _Contest:
         Each stream whose window is a time holds fewer tuples by the share f, so results fall by f for each of them: f is at least what leaves as
         many results as the best has. No cost falls faster than by f for each stream, and keeping windows falls by f alone.
         """
+        if not self._may_win(priced.output_rate):
+            return False
         timed = sum(not rows for rows in self.model.graph.row_windows)
-        if self.best is None or not timed or not self._may_win(priced.output_rate):
-            return self._may_win(priced.output_rate)
-        share = min(1.0, self.best[1].throughput / priced.output_rate) ** (1.0 / timed)
+        if self.best is None or not all(self.best[1].fresh) or not timed:
+            return True
+        share = math.pow(min(1.0, self.best[1].throughput / priced.output_rate), 1.0 / timed)
         least = plan.keeping * share + (priced.cpu - plan.keeping) * math.pow(share, len(self.model.graph))
-        return not all(self.best[1].fresh) or least <= self.caps.cpu * ROUNDED
+        return least <= self.caps.cpu * ROUNDED
 
 
 def _more_plans(problem: Problem) -> int:
@@ -272,7 +274,7 @@ def _improve(problem: Problem, contest: _Contest, likely: Sequence[Point], steps
 
 
 def _fits(problem: Problem, tree: Tree) -> bool:
-    *kept, _ = joins(tree)
+    kept = list(joins(tree))[:-1]
     return total([problem.model.leaves_bytes(), *(problem.model.state_bytes(node.mask) for node in kept)]) <= problem.caps.memory_bytes
 
 

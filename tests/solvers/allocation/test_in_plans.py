@@ -276,6 +276,14 @@ def test_allowances_cost_what_the_allocation_says() -> None:
         assert sorted(shares) == sorted(entry.share for entry in answer.allocation.streams)
 
 
+def test_one_stream_that_does_not_fit_is_planned_and_said_not_to() -> None:
+    for resources in ({"cpu": 1e-9}, {"memory_bytes": 1.0}, {"cpu": 1e-9, "memory_bytes": 1.0}):
+        made = plan(
+            PlanRequest.model_validate({"query": {"streams": [{"name": "a", "rate": 1e6, "window": {"seconds": 60}}]}, "resources": resources})
+        )
+        assert made.qualified == (made.cost.cpu <= resources.get("cpu", math.inf) and "memory_bytes" not in resources)
+
+
 def test_the_same_request_gives_the_same_bytes() -> None:
     query = _query(5, 5, freshness=True)
     assert _starved(query, 0.4, 2.0)[0].model_dump_json() == _starved(query, 0.4, 2.0)[0].model_dump_json()
