@@ -15,7 +15,7 @@ Everything found wrong is reported together; nothing runs until a pipeline is st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -339,7 +339,7 @@ def _not_a_time(name: str, text: str, kind: T.DataType) -> str:
 
 def _needed_columns(
     plan: Plan | PlanRequest, bindings: Bindings, opened: dict[str, _Opened], spark: SparkSession, faults: list[Fault]
-) -> dict[str, list[str]]:
+) -> dict[str, list[Column]]:
     """Per stream and table the source columns that the result mentions; all of them where it is taken whole."""
     streams = [relation.name for relation in plan.query.relations]
     everything = {name: list(opened[name].own) for name in streams}
@@ -351,6 +351,7 @@ def _needed_columns(
     if bindings.sink.topic is not None and topics.identified(bindings):
         for name in bindings.streams:
             mentioned[name].add(topics.RECORD_ID)
+    parts: dict[str, set[str]] = {name: set() for name in streams}  # columns and their fields, as COLUMN or COLUMN.FIELD
     texts = [(f"/select/{i}", "the result column", text) for i, text in enumerate(bindings.select)]
     texts += [] if bindings.sink.key is None else [("/sink/key", "the key", bindings.sink.key)]
     for at, what, text in texts:
@@ -367,10 +368,22 @@ def _needed_columns(
             elif fold(reference[0]) in canonical:
                 name = canonical[fold(reference[0])]
                 mentioned[name].update(map(fold, everything[name] if len(reference) == 1 else reference[1:2]))
+                parts[name].add(fold(".".join(reference[1:3])))
     if not faults:
         faults += _unwritable(plan, bindings, joined)
     # A struct needs a field, so a stream of which the result needs no column gets its first one.
-    return {name: [column for column in opened[name].frame.columns if fold(column) in mentioned[name]] or everything[name][:1] for name in streams}
+    chosen = {name: [column for column in opened[name].frame.columns if fold(column) in mentioned[name]] or everything[name][:1] for name in streams}
+    return {name: [_taken(opened[name], column, parts[name], fold) for column in columns] for name, columns in chosen.items()}
+
+
+def _taken(source: _Opened, column: str, mentioned: Container[str], fold: Callable[[str], str]) -> Column:
+    """A column; of a topic's record only the fields that are mentioned, for all that is taken is sent and held with every row."""
+    if column != topics.RECORD or column in source.own or column in mentioned:
+        return F.col(quoted(column))
+    kind = source.frame.schema[column].dataType
+    assert isinstance(kind, T.StructType)
+    names = [f"{column}.{name}" for name in kind.names]
+    return F.struct(*(F.col(name) for name in names if fold(name) in mentioned)).alias(column)
 
 
 def _unwritable(plan: Plan | PlanRequest, bindings: Bindings, joined: DataFrame) -> Iterator[Fault]:
@@ -386,12 +399,12 @@ def _unwritable(plan: Plan | PlanRequest, bindings: Bindings, joined: DataFrame)
             yield "/sink/value", f"Spark cannot write avro: {missing(PACKAGES['avro'])}"
 
 
-def _shaped(source: _Opened, watermark: str | None, name: str, types: dict[Attribute, T.DataType], needed: Sequence[str]) -> DataFrame:
+def _shaped(source: _Opened, watermark: str | None, name: str, types: dict[Attribute, T.DataType], needed: Sequence[Column]) -> DataFrame:
     times = [] if source.event_time is None else [source.event_time.alias("ts")]
     shaped = source.frame.select(
         *times,
         *(column.cast(types[name, attribute]).alias(f"a_{attribute}") for attribute, (column, _) in source.columns.items()),
-        F.struct(*(F.col(quoted(column)) for column in needed)).alias("row"),
+        F.struct(*needed).alias("row"),
     )
     present = F.lit(True) if source.event_time is None else F.col("ts").isNotNull()
     for attribute in source.columns:

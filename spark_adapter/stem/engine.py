@@ -72,8 +72,15 @@ def settings(streams: Mapping[str, DataFrame], partitions: int) -> dict[str, str
 
 def _narrow(frame: DataFrame) -> bool:
     """Whether the rows have few columns, all of fixed width: then PACKET_ROWS of them are well below what a packet can hold."""
-    fields = [*frame.schema.fields, *_row(frame).fields]
-    return len(fields) <= NARROW and all(isinstance(field.dataType, FIXED) for field in fields if field.name != "row")
+    found: list[T.DataType] = []
+    waiting: list[T.DataType] = [frame.schema]
+    while waiting:
+        kind = waiting.pop()
+        if isinstance(kind, T.StructType):
+            waiting += [field.dataType for field in kind.fields]
+        else:
+            found.append(kind)
+    return len(found) <= NARROW and all(isinstance(kind, FIXED) for kind in found)
 
 
 @dataclass(frozen=True, slots=True)

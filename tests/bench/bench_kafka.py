@@ -1,10 +1,13 @@
 """Four topics, 200,000 records a second offered: what each engine keeps up with; and how long a result takes.
 
-    python -m tests.bench.bench_kafka [--rate 200000] [--seconds 60] [--latency-seconds 40] [--engines stem native]
+    python -m tests.bench.bench_kafka [--rate 200000] [--warm-up 60] [--seconds 60] [--engines stem native] [--only throughput latency]
+                                      [--batch-seconds 2] [--latency-seconds 40]
 
-Throughput: a producer sends a chain of four streams at the rate, all of it JSON, for as long as a pipeline runs that writes its results to a topic.
-Broker, producer and Spark share the machine; their CPU is told apart. Figures are of the last two thirds of the time: rows a second that the
-pipeline has read, and how far it is behind in the end.
+Throughput: a producer sends a chain of four streams at the rate, all of it JSON, while a pipeline reads them and writes its results to a topic. Three
+stretches, each of whole batches: `--warm-up` seconds, in which the JVM compiles and Python's workers start, said apart; `--seconds` with the producer
+at work; and, if the pipeline is behind then, as long again without it, which is what Spark does where others produce. Said are rows a second,
+and the CPU of Spark (driver, JVM and Python's workers), broker, producer and all else on the machine, each by itself, in cores. A batch takes what
+`--batch-seconds` offer at the most: who falls behind would else take ever larger batches, and end none of them in the time.
 
 Latency: the same pipeline at 1,000 records a second, without a trigger, with one of 1 s and one of 5 s: from the producer's send of a result's last
 record to the moment when the broker has written the result. Then Spark's real-time trigger is asked for, and what it says is printed.
@@ -21,8 +24,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +40,9 @@ from models.bindings import Bindings
 from models.plan import Plan
 from solvers.planner import plan as planned
 from spark_adapter.expressions import said
-from spark_adapter.kafka.connector import connected
+from spark_adapter.kafka.connector import CONNECTOR, connected, fetched
 from spark_adapter.kafka.local import Broker, running_broker
+from spark_adapter.pipeline import Pipeline
 from spark_adapter.session import open_session
 from tests.bench.bench_stem import Flow, request_of, tree_cpu
 from tests.spark_adapter.kafka import Topics
@@ -49,6 +54,9 @@ WINDOW = 5.0  # seconds
 PARTITIONS = 2
 LATENCY_RATE = 1000
 CHUNK = 0.05  # seconds between two sends of the producer
+TOLD_SECONDS = 0.2  # between two lines of the producer
+FEWEST = 2  # batches in a stretch
+PATIENCE = 4  # times a stretch's length, if it has not so many batches then
 HEAP = ("-Xmx1g",)
 WARM_UP_SECONDS = 20.0
 
@@ -73,23 +81,23 @@ def produce(address: str, rate: float, prefix: str) -> None:
             "compression.type": "lz4",
         }
     )
-    rng, started, sent = np.random.default_rng(0), time.monotonic(), 0
+    rng = np.random.default_rng(0)
     pool = {name: _values(flow, rng) for name, flow in flows.items()}
     at = dict.fromkeys(NAMES, 0)
-    told = started
+    started = told = time.monotonic()
+    print(json.dumps({"sent": 0}), flush=True)
     while True:
         due = round((time.monotonic() - started) * rate / len(NAMES))
         for name in NAMES:
-            while at[name] < due:
+            taken = -1
+            while at[name] < due and taken:  # none are taken while the broker is too slow and the queue is full
                 first = at[name] % len(pool[name])
-                part = pool[name][first : first + due - at[name]]
-                producer.produce_batch(f"{prefix}-{name}", part)
-                at[name] += len(part)
+                taken = producer.produce_batch(f"{prefix}-{name}", pool[name][first : first + due - at[name]])
+                at[name] += taken
         producer.poll(0)
-        if time.monotonic() - told > 1:
+        if time.monotonic() - told > TOLD_SECONDS:
             told = time.monotonic()
-            sent = sum(at.values()) - len(producer)
-            print(json.dumps({"seconds": told - started, "sent": sent, "cpu": time.process_time()}), flush=True)
+            print(json.dumps({"sent": sum(at.values()) - len(producer)}), flush=True)
         time.sleep(CHUNK)
 
 
@@ -100,21 +108,44 @@ def _values(flow: Flow, rng: np.random.Generator) -> list[dict[str, bytes]]:
     return [{"value": ("{" + ",".join(f'"{name}":{column[k]}' for name, column in columns.items()) + "}").encode()} for k in range(count)]
 
 
+class Sender:
+    """A producer at work."""
+
+    def __init__(self, address: str, rate: float, prefix: str) -> None:
+        """Returns when it begins to send: its records are made then."""
+        command = [sys.executable, "-m", "tests.bench.bench_kafka", "--produce", address, "--rate", str(rate), "--prefix", prefix]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+        assert self._process.stdout is not None
+        self.sent: int = json.loads(self._process.stdout.readline())["sent"]
+        self._cpu = 0.0
+        threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
+
+    def _read(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.sent = json.loads(line)["sent"]
+
+    @property
+    def cpu(self) -> float:
+        """CPU seconds so far; none are added once it has ended."""
+        if self._process.poll() is None:
+            self._cpu = cpu_of(self._process.pid)
+        return self._cpu
+
+    def end(self) -> None:
+        if self._process.poll() is None:
+            _ = self.cpu
+            self._process.terminate()
+            self._process.wait(30)
+
+
 @contextmanager
-def producing(address: str, rate: float, prefix: str) -> Iterator[list[dict[str, float]]]:
-    """A producer for as long as the block runs; the list has what it says of itself."""
-    command = [sys.executable, "-m", "tests.bench.bench_kafka", "--produce", address, "--rate", str(rate), "--prefix", prefix]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
-    said_so_far: list[dict[str, float]] = []
-    out = process.stdout
-    assert out is not None
-    reader = threading.Thread(target=lambda: said_so_far.extend(map(json.loads, out)), daemon=True)
-    reader.start()
+def producing(address: str, rate: float, prefix: str) -> Iterator[Sender]:
+    """A producer for as long as the block runs, or until it is ended."""
+    sender = Sender(address, rate, prefix)
     try:
-        yield said_so_far
+        yield sender
     finally:
-        process.terminate()
-        process.wait(30)
+        sender.end()
 
 
 def plans(rate: float) -> dict[str, Plan]:
@@ -122,13 +153,15 @@ def plans(rate: float) -> dict[str, Plan]:
     return {"stem": planned(request_of(flows, predicates)), "native": planned(request_of(flows, predicates, method="bjtree"))}
 
 
-def bindings(folder: Path, address: str, prefix: str, rate: float, trigger: dict[str, Any]) -> Bindings:
+def bindings(folder: Path, address: str, prefix: str, rate: float, trigger: dict[str, Any], at_most: float = 0.0) -> Bindings:
+    """Of topics that are read from now on; `at_most`: seconds of records in a batch, unless 0."""
     flows, _ = chain(rate)
     streams = {}
     for name, flow in flows.items():
         value = {"format": "json", "schema": ", ".join(f"{attribute} BIGINT" for attribute in flow.values)}
         source = {"format": "kafka", "topic": f"{prefix}-{name}", "servers": address, "value": value}
-        streams[name] = {"source": source | {"options": {"startingOffsets": "latest"}}, "watermark": "1 second"}
+        options = {"startingOffsets": "latest"} | ({"maxOffsetsPerTrigger": str(round(flow.rate * at_most))} if at_most else {})
+        streams[name] = {"source": source | {"options": options}, "watermark": "1 second"}
     sent = ", ".join(f"{name}.record.timestamp" for name in NAMES)
     return Bindings.model_validate(
         {
@@ -146,32 +179,87 @@ def cpu_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def throughput(spark: SparkSession, broker: Broker, topics: Topics, folder: Path, engine: str, rate: float, seconds: float) -> None:
-    prefix = f"fast-{engine}"
+@dataclass(frozen=True)
+class Mark:
+    """What there was when a batch had ended."""
+
+    at: float
+    batches: int
+    read: int
+    sent: int
+    made: int
+    spark: float
+    broker: float
+    producer: float
+    busy: float
+    """CPU seconds of all processes of the machine."""
+
+
+class Watch:
+    """A pipeline, its producer and the broker, looked at when a batch ends."""
+
+    def __init__(self, pipeline: Pipeline, sender: Sender, broker: Broker, made: Callable[[], int]) -> None:
+        self._pipeline, self._sender, self._broker, self._made = pipeline, sender, broker, made
+
+    def mark(self) -> Mark:
+        progress, producer, broker = self._pipeline.progress, self._sender.cpu, cpu_of(self._broker.pid)
+        # Broker and producer are children of this process, as Spark is. What a child used that has ended counts as its parent's.
+        spark = sum(tree_cpu().values()) - broker - producer
+        return Mark(time.monotonic(), progress.batches, progress.rows, self._sender.sent, self._made(), spark, broker, producer, busy())
+
+    def ended(self) -> Mark:
+        """The mark of the next batch that ends."""
+        before = self._pipeline.progress.batches
+        while self._pipeline.progress.batches == before:
+            assert not self._pipeline.await_termination(0.05), "the pipeline has ended"
+        return self.mark()
+
+    def stretch(self, first: Mark, seconds: float) -> Mark:
+        """The mark of the last batch that ends within so many seconds, and of the `FEWEST`th at the earliest unless that takes far too long."""
+        last = first
+        while (passed := last.at - first.at) < seconds or (last.batches < first.batches + FEWEST and passed < PATIENCE * seconds):
+            last = self.ended()
+        return last
+
+
+def busy() -> float:
+    user, nice, system, *_ = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+
+
+def throughput(spark: SparkSession, broker: Broker, topics: Topics, folder: Path, engine: str, given: argparse.Namespace) -> None:
+    prefix, rate = f"fast-{engine}", given.rate
     topics.make(*(f"{prefix}-{name}" for name in (*NAMES, "out")), partitions=PARTITIONS)
-    bound = bindings(folder / prefix, broker.address, prefix, rate, {})
-    pipeline = spark_adapter.compile(plans(rate)[engine], bound, spark, engine).start()
+    bound = bindings(folder / prefix, broker.address, prefix, rate, {}, given.batch_seconds)
+    pipeline = spark_adapter.compile(plans(rate)[engine], bound, spark, engine)
     with producing(broker.address, rate, prefix) as sender:
-        pipeline.await_termination(seconds / 3)
-        began, rows, ours, theirs = time.monotonic(), pipeline.progress.rows, spark_cpu(), cpu_of(broker.pid)
-        sent, made = dict(sender[-1]), sum(topics.ends(f"{prefix}-out"))
-        pipeline.await_termination(seconds * 2 / 3)
-        passed, read = time.monotonic() - began, pipeline.progress.rows - rows
-        cpu, broker_cpu = spark_cpu() - ours, cpu_of(broker.pid) - theirs
-        offered = sender[-1]["sent"] - sent["sent"]
-        producer_cpu = sender[-1]["cpu"] - sent["cpu"]
-        behind = sender[-1]["sent"] - pipeline.progress.rows
-        made = sum(topics.ends(f"{prefix}-out")) - made
+        pipeline.start()
+        watch = Watch(pipeline, sender, broker, lambda: sum(topics.ends(f"{prefix}-out")))
+        started = watch.mark()
+        warm = watch.stretch(started, given.warm_up)
+        report(engine, "warm-up", started, warm)
+        last = watch.stretch(warm, given.seconds)
+        report(engine, "producing", warm, last)
+        sender.end()
+        # What lies there for longer than the stretch is read in batches as full as before.
+        if sender.sent - last.read > given.seconds * (last.read - warm.read) / (last.at - warm.at):
+            first = watch.ended()
+            report(engine, "alone", first, watch.stretch(first, given.seconds / 2))
     pipeline.stop()
+
+
+def report(engine: str, stretch: str, first: Mark, last: Mark) -> None:
+    passed = last.at - first.at
+    names = ("sent", "read", "made", "spark", "broker", "producer", "busy")
+    per_second = {what: (getattr(last, what) - getattr(first, what)) / passed for what in names}
+    others = per_second["busy"] - sum(per_second[what] for what in ("spark", "broker", "producer"))
     print(
-        f"{engine:<8}{offered / passed:>10,.0f} offered/s{read / passed:>10,.0f} read/s{made / passed:>9,.0f} results/s{behind:>12,.0f} behind"
-        f"   CPU: Spark {cpu / passed:.2f}, broker {broker_cpu / passed:.2f}, producer {producer_cpu / passed:.2f}",
+        f"{engine:<8}{stretch:<11}{passed:>5.0f} s{last.batches - first.batches:>4} batches{per_second['sent']:>10,.0f} offered/s"
+        f"{per_second['read']:>10,.0f} read/s{per_second['made']:>8,.0f} results/s{last.sent - last.read:>12,.0f} behind   cores: "
+        f"Spark {per_second['spark']:.2f}, broker {per_second['broker']:.2f}, producer {per_second['producer']:.2f}, others {max(0.0, others):.2f}; "
+        f"{1e6 * (last.spark - first.spark) / max(1, last.read - first.read):.1f} CPU s of Spark a million rows",
         flush=True,
     )
-
-
-def spark_cpu() -> float:
-    return sum(seconds for kind, seconds in tree_cpu().items())
 
 
 def latency(spark: SparkSession, broker: Broker, topics: Topics, folder: Path, engine: str, trigger: str, seconds: float) -> None:
@@ -220,24 +308,28 @@ def real_time(spark: SparkSession, broker: Broker, topics: Topics, folder: Path,
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rate", type=float, default=200_000)
+    parser.add_argument("--warm-up", type=float, default=60)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--batch-seconds", type=float, default=2.0, help="of what is offered, in one batch")
     parser.add_argument("--latency-seconds", type=float, default=40)
     parser.add_argument("--engines", nargs="+", choices=["stem", "native"], default=["stem", "native"])
+    parser.add_argument("--only", nargs="+", choices=["throughput", "latency"], default=["throughput", "latency"])
     parser.add_argument("--produce", default="")
     parser.add_argument("--prefix", default="")
     arguments = parser.parse_args()
     if arguments.produce:
         produce(arguments.produce, arguments.rate, arguments.prefix)
         return
+    fetched(CONNECTOR)
     with tempfile.TemporaryDirectory() as name, running_broker(Path(name) / "broker", HEAP) as broker:
         folder, topics = Path(name), Topics(broker.address, broker)
         spark = open_session(connected(bindings(folder, broker.address, "any", 1, {})))
-        for engine in arguments.engines:
-            throughput(spark, broker, topics, folder, engine, arguments.rate, arguments.seconds)
-        for engine in arguments.engines:
+        for engine in arguments.engines if "throughput" in arguments.only else ():
+            throughput(spark, broker, topics, folder, engine, arguments)
+        for engine in arguments.engines if "latency" in arguments.only else ():
             for trigger in ("0", "1 second", "5 seconds"):
                 latency(spark, broker, topics, folder, engine, trigger, arguments.latency_seconds)
-        for engine in arguments.engines:
+        for engine in arguments.engines if "latency" in arguments.only else ():
             real_time(spark, broker, topics, folder, engine)
         spark.stop()
 

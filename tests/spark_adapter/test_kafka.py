@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 
 import spark_adapter
+from app.commands.main import main
 from models.bindings import Bindings
 from models.request import PlanRequest
 from spark_adapter.errors import BindingError
@@ -22,6 +24,8 @@ from spark_adapter.kafka import brokers
 from spark_adapter.kafka.topics import ID_HEADER
 from spark_adapter.profile import read_stretch
 from spark_adapter.run import run
+from spark_adapter.sources import read_batches, read_inputs
+from spark_adapter.stem.engine import UNBOUNDED, settings
 from tests.spark_adapter.kafka import Topics, as_json, headers
 from tests.spark_adapter.nested_loop import Row
 from tests.spark_adapter.plans import Shape, make_plan, make_query, moment
@@ -248,6 +252,26 @@ def test_profile_reads_a_stretch_of_topics_by_offsets_or_by_time(topics: Topics,
     assert rows(startingTimestamp=str(round(moment(45).timestamp() * 1000))) == {"a": 15, "b": 15}
 
 
+def test_of_a_record_only_what_is_named_is_sent_and_held_with_its_row(topics: Topics, spark: SparkSession, tmp_path: Path) -> None:
+    """Key and topic of a record are text: rows that carry them are larger, and Spark adds up the size of every packet row by row."""
+    topics.make("part-a", "part-b", partitions=1)
+    topics.send("part-a", numbered(1), (0,), [moment(5)])
+    bindings = pair(topics, "part", tmp_path)
+
+    def opened(*select: str) -> tuple[str, bool]:
+        """The type of a's rows, and whether packets need no limit."""
+        streams = read_inputs(PAIR, Bindings.model_validate(bindings | {"select": [*select]}), spark).streams
+        return streams["a"].schema["row"].dataType.simpleString(), settings(streams, 2).get("spark.sql.execution.arrow.maxBytesPerBatch") == UNBOUNDED
+
+    part = "a.Record.timestamp AS at"
+    assert opened(part, "a.record.offset + b.id AS n") == ("struct<record:struct<offset:bigint,timestamp:timestamp>>", True)
+    whole = "struct<record:struct<key:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp>>"
+    assert opened(part, "a.record") == opened(part, "a.record.*") == opened("a.record['offset'] AS n") == (whole, False)
+    request = PlanRequest.model_validate({"query": PAIR.query.model_dump(mode="json")})
+    rows = read_batches(request, Bindings.model_validate(bindings | {"select": [part]}), spark)["a"]
+    assert [row["at"] for row in rows.select(F.unix_millis("row.record.timestamp").alias("at")).collect()] == [round(moment(5).timestamp() * 1000)]
+
+
 def refused(bindings: dict[str, Any], spark: SparkSession) -> dict[str, str]:
     with pytest.raises(BindingError) as raised:
         spark_adapter.compile(PAIR, bindings, spark)
@@ -279,4 +303,22 @@ def test_wrong_servers_topics_schemas_and_keys_are_each_a_sentence_before_anythi
     assert found["/sink/key"].startswith("the key 'a.nothing' cannot be resolved")
     found = changed(to_topic, a={"servers": topics.address.replace("127.0.0.1", "localhost")})
     assert found == {"/sink/servers": "servers is required: the streams have no brokers, or not all the same, that could be the sink's"}
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_the_command_line_says_a_wrong_topic_or_wrong_servers_in_one_line_and_ends_with_2(
+    topics: Topics, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topics.make("said-a", "said-b", partitions=1)
+    monkeypatch.setattr(brokers, "SECONDS", 1)
+    (tmp_path / "plan.json").write_text(PAIR.model_dump_json())
+
+    def told(**source: Any) -> str:
+        (tmp_path / "bindings.json").write_text(json.dumps(pair(topics, "said", tmp_path, a=source)))
+        assert main(["run", str(tmp_path / "plan.json"), str(tmp_path / "bindings.json")]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    assert told(topic="side-a").startswith(f"/streams/a/source/topic: there is no topic 'side-a' at {topics.address}; did you mean 'said-")
+    assert told(servers="127.0.0.1:1").startswith("/streams/a/source/servers: no Kafka broker answers at '127.0.0.1:1': ")
     assert not (tmp_path / "checkpoint").exists()

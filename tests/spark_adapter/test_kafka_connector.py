@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,8 @@ import pytest
 
 from models.bindings import Bindings
 from spark_adapter.errors import ConnectorError
-from spark_adapter.kafka.connector import CONNECTOR, connected, fetched, missing
+from spark_adapter.kafka.connector import CONNECTOR, connected, fetched, missing, unfetched
+from tests.spark_adapter.plans import make_plan, make_query
 
 TOPIC = {"format": "kafka", "topic": "bids", "servers": "localhost:9092", "value": {"format": "json", "schema": "x BIGINT"}}
 OWN = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
@@ -63,3 +68,19 @@ def test_without_maven_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_missing_package_is_named() -> None:
     assert f'add spark.jars.packages: "{OWN}" under spark in the bindings' in missing("spark-sql-kafka-0-10")
+
+
+@pytest.mark.spark
+def test_a_connector_that_spark_cannot_fetch_is_one_sentence_and_exit_2(tmp_path: Path) -> None:
+    """In a process and a JVM of its own: that it has no connector ends a JVM before it has begun."""
+    plan = make_plan(make_query({"a": 60, "b": 60}, ["a.x = b.x"]), ["a", "b"])
+    bound = {"streams": {name: {"source": TOPIC} for name in ("a", "b")}, "checkpoint": str(tmp_path / "checkpoint")}
+    (tmp_path / "plan.json").write_text(plan.model_dump_json())
+    (tmp_path / "bindings.json").write_text(json.dumps(bound))
+    # No jars that were fetched before, and no way to Maven Central.
+    nowhere = f"-Duser.home={tmp_path} -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1"
+    command = [sys.executable, "-m", "app", "run", str(tmp_path / "plan.json"), str(tmp_path / "bindings.json")]
+    ran = subprocess.run(command, env=os.environ | {"JAVA_TOOL_OPTIONS": nowhere}, capture_output=True, text=True, check=False, timeout=300)
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines() == [unfetched(OWN)]
+    assert not (tmp_path / "checkpoint").exists()
