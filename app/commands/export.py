@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _draft(arguments: argparse.Namespace) -> BindingsDraft:
     """What SQL needs of bindings: those of a query, of complete bindings, or of a draft."""
-    from models.bindings import Bindings, BindingsDraft, StreamDraft
+    from models.bindings import Bindings, BindingsDraft, StreamDraft, TableDraft
 
     name = arguments.bindings
     if name.endswith(".sql"):
@@ -59,4 +59,5 @@ def _draft(arguments: argparse.Namespace) -> BindingsDraft:
         return validate(BindingsDraft, value, name)
     complete = validate(Bindings, value, name)
     streams = {stream: StreamDraft(**one.model_dump(include=set(StreamDraft.model_fields))) for stream, one in complete.streams.items()}
-    return BindingsDraft(streams=streams, select=complete.select)
+    tables = {table: TableDraft(columns=one.columns, where=one.where) for table, one in complete.tables.items()}
+    return BindingsDraft(streams=streams, tables=tables, select=complete.select)

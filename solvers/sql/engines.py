@@ -4,7 +4,8 @@
   streams that are nearest to each other gets them; others are compared by a copy of the time, computed, which is no event time any more.
 - Spark lets one event time leave a join that feeds another, and knows the alias of a stream only beside the stream itself. So a stream travels as
   a struct of its name with its time beside it, and all times but one are computed anew on the way. That one is the stream's with
-  the shortest window, as in engine `native`, and its bounds are always written.
+  the shortest window, as in engine `native`, and its bounds are always written. A table has no time: Spark reads it in every batch, and a join
+  with it keeps nothing, whichever side it is on.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from solvers.common.errors import SqlError
+from solvers.common.errors import MethodError, SqlError
 from solvers.sql.bounds import Bound, Pair
 from solvers.sql.comparisons import Side, TwoSided
 from solvers.sql.intervals import SECOND, seconds
@@ -27,27 +28,33 @@ INDENT = "  "
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A stream as SQL reads it."""
+    """A stream, or a table, as SQL reads it."""
 
     table: exp.Expr
-    event_time: exp.Expr
+    event_time: exp.Expr | None
+    """None of a table."""
     where: exp.Expr | None
 
     def is_time(self, node: exp.Expr) -> bool:
         """Whether an expression is the stream's event time, in upper or lower case, quoted or not."""
+        if self.event_time is None:
+            return False
         mine, other = (part.sql("spark", identify=True).lower() for part in (self.event_time, node))
         return mine == other
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """One join of the plan, in terms of its streams."""
+    """One join of the plan, in terms of its streams and tables."""
 
     id: str
     left: str
     right: str
     left_streams: tuple[str, ...]
+    """Those that flow; none where the input is a table."""
     right_streams: tuple[str, ...]
+    names: tuple[str, ...]
+    """All streams and tables below: those of `left`, then those of `right`."""
     predicates: tuple[TwoSided, ...]
     bounds: Mapping[Pair, Bound]
     """Of every stream on one side and every one on the other, in both directions."""
@@ -61,19 +68,26 @@ class Engine(ABC):
     quotes = False
     """Whether names are written in quotes, as those must be that happen to be words of the engine."""
 
-    def __init__(self, streams: Mapping[str, Written], windows: Mapping[str, int], select: Sequence[exp.Expr]) -> None:
-        self.streams, self.windows, self.select = streams, windows, select
+    def __init__(self, relations: Mapping[str, Written], windows: Mapping[str, int], select: Sequence[exp.Expr]) -> None:
+        self.relations, self.windows, self.select = relations, windows, select
+        self.streams = {name: one.event_time for name, one in relations.items() if one.event_time is not None}
+        """Event times by stream."""
+        self.tables = [name for name in relations if name not in self.streams]
+        for name, event_time in self.streams.items():
+            if not isinstance(event_time, exp.Column) or len(event_time.parts) > 1:
+                said = f"the event time of {name} is {event_time.sql('spark')}; to {type(self).__name__} it is a column with a watermark"
+                raise SqlError([(f"/streams/{name}/event_time", f"{said}: add one to its table")])
 
     def query(self, joins: Sequence[Join]) -> str:
         """The whole text."""
         root = joins[-1].id if joins else next(iter(self.streams))
         conditions = {join.id: self.conditions(join) for join in joins}
-        made = {name: self.leaf(name) for name in self.streams}
+        made = {name: self.leaf(name) for name in self.relations}
         for join in joins:
             lines = [*made[join.left], f"JOIN {made[join.right][0]}", *made[join.right][1:]]
-            lines += [f"{INDENT}{'AND' if k else 'ON'} {text}" for k, text in enumerate(conditions[join.id])]
+            lines += [f"{INDENT}{'AND' if k else 'ON'} {text}" for k, text in enumerate(conditions[join.id] or ["TRUE"])]
             made[join.id] = lines if join.id == root else self.nested(join, lines)
-        columns = [self.text(column) for column in self.select] or [self.whole(name) for name in self.streams]
+        columns = [self.text(self.selected(column)) for column in self.select] or [self.whole(name) for name in self.relations]
         listed = [f"{INDENT}{column}{',' if k < len(columns) else ''}" for k, column in enumerate(columns, 1)]
         return "\n".join([*self.opening(), "SELECT", *listed, "FROM", *_indented(made[root])]) + "\n"
 
@@ -84,13 +98,17 @@ class Engine(ABC):
         return self.text(exp.to_identifier(name))
 
     def opening(self) -> Iterator[str]:
-        yield f"-- {', '.join(self.streams)}, joined two at a time in the order that Watersmeet planned."
+        yield f"-- {', '.join(self.relations)}, joined two at a time in the order that Watersmeet planned."
+
+    def selected(self, column: exp.Expr) -> exp.Expr:
+        """A column of the result."""
+        return column
 
     def rows(self, name: str, *columns: str) -> list[str]:
-        """A stream's rows with these columns, in parentheses."""
-        stream = self.streams[name]
-        where = [f"{INDENT}WHERE {self.text(stream.where)}"] if stream.where is not None else []
-        return ["(", f"{INDENT}SELECT {', '.join(columns)}", f"{INDENT}FROM {self.text(stream.table)}", *where, ")"]
+        """The rows of a stream or table with these columns, in parentheses."""
+        one = self.relations[name]
+        where = [f"{INDENT}WHERE {self.text(one.where)}"] if one.where is not None else []
+        return ["(", f"{INDENT}SELECT {', '.join(columns)}", f"{INDENT}FROM {self.text(one.table)}", *where, ")"]
 
     def predicate(self, one: TwoSided) -> str:
         return f"{self.value(one.left)} {'<>' if one.op == '!=' else one.op} {self.value(one.right)}"
@@ -124,7 +142,7 @@ class Engine(ABC):
 
     @abstractmethod
     def leaf(self, name: str) -> list[str]:
-        """A stream, as lines. Asked for after all conditions."""
+        """A stream or table, as lines. Asked for after all conditions."""
 
     @abstractmethod
     def conditions(self, join: Join) -> list[str]:
@@ -136,7 +154,7 @@ class Engine(ABC):
 
     @abstractmethod
     def whole(self, name: str) -> str:
-        """A stream among the result's columns, where none are named."""
+        """A stream or table among the result's columns, where none are named."""
 
 
 class Flink(Engine):
@@ -144,14 +162,13 @@ class Flink(Engine):
     PLAIN = "time_as_value"
     """The copy of a stream's event time."""
 
-    def __init__(self, streams: Mapping[str, Written], windows: Mapping[str, int], select: Sequence[exp.Expr]) -> None:
-        super().__init__(streams, windows, select)
+    def __init__(self, relations: Mapping[str, Written], windows: Mapping[str, int], select: Sequence[exp.Expr]) -> None:
+        super().__init__(relations, windows, select)
+        if self.tables:
+            said = f"a plain join with a table ({', '.join(self.tables)}) keeps every row for ever in Flink: leave tables out and look them up after"
+            raise MethodError(f"{said} the joins, or export for Spark", "/query/tables")
         self.copied: set[str] = set()
         """Streams whose time is compared as a value as well."""
-        for name, stream in streams.items():
-            if not isinstance(stream.event_time, exp.Column) or len(stream.event_time.parts) > 1:
-                said = f"the event time of {name} is {stream.event_time.sql('spark')}; to Flink it is a column with a watermark: add one to its table"
-                raise SqlError([(f"/streams/{name}/event_time", said)])
 
     def opening(self) -> Iterator[str]:
         yield from super().opening()
@@ -159,18 +176,18 @@ class Flink(Engine):
             yield f"-- {self.PLAIN} is an event time as any value: only a join with one pair of bounds on event times is an interval join to Flink."
 
     def leaf(self, name: str) -> list[str]:
-        stream = self.streams[name]
+        stream = self.relations[name]
         if name not in self.copied and stream.where is None:
             return [f"{self.text(stream.table)} AS {self.name(name)}"]
         # Adding nothing is enough to make a value of it, whatever its type; a cast would have to name that.
-        copy = [f"{self.text(stream.event_time)} + INTERVAL '0' SECOND AS {self.PLAIN}"] if name in self.copied else []
+        copy = [f"{self.text(self.streams[name])} + INTERVAL '0' SECOND AS {self.PLAIN}"] if name in self.copied else []
         return [*self.rows(name, "*", *copy)[:-1], f") AS {self.name(name)}"]
 
     def conditions(self, join: Join) -> list[str]:
         between = {(i, j): join.bounds[i, j].length + join.bounds[j, i].length for i in join.left_streams for j in join.right_streams}
         i, j = min(between, key=lambda pair: between[pair])
         found = [self.predicate(one) for one in join.predicates]
-        times = {name: f"{self.name(name)}.{self.text(self.streams[name].event_time)}" for name in (i, j)}
+        times = {name: f"{self.name(name)}.{self.text(self.streams[name])}" for name in (i, j)}
         found += [self.bound(join.bounds[first, last], times[last], times[first]) for first, last in ((i, j), (j, i))]
         for first, last in join.bounds:
             if (first, last) in join.needed and {first, last} != {i, j}:
@@ -182,7 +199,7 @@ class Flink(Engine):
         return f"{self.name(name)}.{self.PLAIN}"
 
     def column(self, name: str, node: exp.Column) -> exp.Expr:
-        if self.streams[name].is_time(node):
+        if self.relations[name].is_time(node):
             self.copied.add(name)
             return exp.Column(this=exp.to_identifier(self.PLAIN), table=exp.to_identifier(name))
         return super().column(name, node)
@@ -208,13 +225,18 @@ class Spark(Engine):
     def opening(self) -> Iterator[str]:
         yield from super().opening()
         yield "-- A stream travels as a struct of its name, with its event time beside it. Only one event time may leave a join that feeds another:"
-        yield "-- the others are computed anew, as plain times. Each table has a watermark on its event time."
+        yield "-- the others are computed anew, as plain times. Each stream's table has a watermark on its event time."
+        if self.tables:
+            yield f"-- Not flowing, and read anew in every batch: {', '.join(self.tables)}."
 
     def leaf(self, name: str) -> list[str]:
-        return self.rows(name, f"struct(*) AS {self.name(name)}", f"{self.text(self.streams[name].event_time)} AS {self.time(name)}")
+        time = [f"{self.text(self.streams[name])} AS {self.time(name)}"] if name in self.streams else []
+        return self.rows(name, f"struct(*) AS {self.name(name)}", *time)
 
     def conditions(self, join: Join) -> list[str]:
         found = [self.predicate(one) for one in join.predicates]
+        if not join.left_streams or not join.right_streams:
+            return found  # a table is joined on any condition, and on none
         if not any(one.op == "=" for one in join.predicates):
             # Spark joins streams only on a key. This one is 0 for all rows, in a form that is not optimized away.
             one, other = (f"pmod(unix_micros({self.time(names[0])}), 1)" for names in (join.left_streams, join.right_streams))
@@ -229,8 +251,25 @@ class Spark(Engine):
         names = join.left_streams + join.right_streams
         kept = self.survivor(names)
         times = [self.time(name) if name == kept else f"timestamp_micros(unix_micros({self.time(name)})) AS {self.time(name)}" for name in names]
-        columns = ", ".join([*map(self.name, names), *times])
+        columns = ", ".join([*map(self.name, join.names), *times])
         return ["(", f"{INDENT}SELECT {columns}", f"{INDENT}FROM", *_indented(_indented(lines)), ")"]
+
+    def column(self, name: str, node: exp.Column) -> exp.Expr:
+        return self.beside(name) if self.relations[name].is_time(node) else super().column(name, node)
+
+    def selected(self, column: exp.Expr) -> exp.Expr:
+        streams = {name.lower(): name for name in self.streams}
+
+        def travelling(node: exp.Expr) -> exp.Expr:
+            name = streams.get(node.table.lower()) if isinstance(node, exp.Column) and len(node.parts) == 2 else None
+            return node if name is None or not self.relations[name].is_time(exp.Column(this=node.this.copy())) else self.beside(name)
+
+        changed = column.transform(travelling)
+        return exp.alias_(changed, column.output_name) if isinstance(changed, exp.Identifier) else changed
+
+    def beside(self, name: str) -> exp.Expr:
+        """A stream's event time as it travels beside the struct: a second one, out of the struct, is one event time too many to Spark."""
+        return exp.to_identifier(f"{name}@ts", quoted=True)
 
     def survivor(self, names: Sequence[str]) -> str:
         """The stream whose event time is still one after these are joined."""

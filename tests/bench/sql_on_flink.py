@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from models.request import PlanRequest
-from solvers.common.errors import SqlError
+from solvers.common.errors import MethodError, SqlError
 from solvers.planner import plan
 from solvers.to_sql import to_sql
 from tests.sql_cases import SCHEMAS, Query, columns_of, database, duckdb_rows, plain, queries, rows_of
@@ -95,7 +95,7 @@ def main() -> int:
             continue
         try:
             sent[query.name] = (query, *exported(query))
-        except SqlError as refused:
+        except (MethodError, SqlError) as refused:
             print(f"{query.name} refused: {refused.detail}")
     wrong = 0
     with tempfile.TemporaryDirectory() as folder, database() as connection:

@@ -13,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from solvers.common.errors import SqlError
 from spark_adapter.session import open_session
 from tests.spark_adapter.sql_runs import exported_rows, spark_rows, write_tables
 from tests.sql_cases import database, duckdb_rows, queries
@@ -24,15 +25,24 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", metavar="NUMBER", help="these cases of tests/golden/sql.test, by their numbers")
     arguments = parser.parse_args()
     chosen = [query for query in queries() if not arguments.only or query.name in arguments.only]
-    if arguments.engine == "exported":
-        chosen = [query for query in chosen if not query.request.statistics.tables]  # plans with tables are not written as SQL
     began = time.monotonic()
     session = open_session({"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
     wrong = 0
     with tempfile.TemporaryDirectory() as folder, database() as connection:
         write_tables(Path(folder))
         if arguments.engine == "exported":
-            found = {query.name: exported_rows(session, Path(folder), query) for query in chosen}
+            found, refused = {}, []
+            for query in chosen:
+                if any("." in stream.table for stream in query.meaning().bindings.streams.values()):
+                    refused.append(query)
+                    print(f"{query.name} not run: its tables are in a schema, and the views that stand for them here cannot be")
+                    continue
+                try:
+                    found[query.name] = exported_rows(session, Path(folder), query)
+                except SqlError as error:
+                    refused.append(query)
+                    print(f"{query.name} refused: {error}")
+            chosen = [query for query in chosen if query not in refused]
         else:
             found = spark_rows(session, Path(folder), chosen, arguments.engine)
         for query in chosen:

@@ -27,7 +27,15 @@ ON_STEM = (
     "A table does not flow",
 )
 ON_NATIVE = ("A bound of its own", "A strict comparison", "Result columns")
-AS_SQL = ("A chain in which only neighbours are bounded", "No key at all", "Keys that are expressions")
+AS_SQL = (
+    "Equal event times",
+    "Result columns",
+    "A chain in which only neighbours are bounded",
+    "No key at all",
+    "Keys that are expressions",
+    "A table does not flow",
+    "One stream with tables",
+)
 
 
 def chosen(beginnings: tuple[str, ...]) -> list[Query]:
