@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["add_request_arguments", "make_plan", "solved"]
 
 ANSWER_SECONDS = 30.0  # past the request's time limit: a server has its queue, ten seconds by default, and a way to go
+LOOK_EVERY = 0.05  # seconds between two looks whether Ctrl-C was pressed
 
 M = TypeVar("M", bound="BaseModel")
 
@@ -48,11 +50,10 @@ def solved(arguments: argparse.Namespace, request: PlanRequest, path: str, answe
 
     limit = request.options.time_limit
     if arguments.url:
-        # Before there is a bar to press Ctrl-C at: an import may swallow the KeyboardInterrupt, in the callback of one of its locks.
         from app.commands.remote import ask
 
-        with shown(limit, arguments.quiet) as hear:
-            return ask(arguments.url, path, request, answer, limit + ANSWER_SECONDS, hear)
+        with interruptible() as pressed, shown(limit, arguments.quiet) as hear:
+            return _unless(pressed, lambda: ask(arguments.url, path, request, answer, limit + ANSWER_SECONDS, hear))
     from solvers.jtree.progress import Waiting
 
     _load_kernels(request)
@@ -63,6 +64,32 @@ def solved(arguments: argparse.Namespace, request: PlanRequest, path: str, answe
     if stopped:
         say("stopped: this is the best so far, and its proof says what is known of it")
     return made
+
+
+def _unless(pressed: Callable[[], bool], wait: Callable[[], M]) -> M:
+    """What `wait` brings; KeyboardInterrupt as soon as Ctrl-C was pressed.
+
+    Python raises a KeyboardInterrupt wherever the main thread happens to be, and drops it where that is the callback of an object that is let go. So
+    the waiting is done by another thread, and the main one looks whether Ctrl-C was pressed.
+    """
+    brought: list[M] = []
+    failed: list[BaseException] = []
+
+    def waiting() -> None:
+        try:
+            brought.append(wait())
+        except BaseException as failure:
+            failed.append(failure)
+
+    thread = threading.Thread(target=waiting, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        if pressed():
+            raise KeyboardInterrupt
+        thread.join(LOOK_EVERY)
+    if failed:
+        raise failed[0]
+    return brought[0]
 
 
 def make_plan(arguments: argparse.Namespace) -> Plan:

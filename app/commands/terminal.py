@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 __all__ = ["BAD_INPUT", "DONE", "INTERRUPTED", "NO", "RefusedError", "fault", "put", "say"]
@@ -23,7 +24,9 @@ def say(*lines: str) -> None:
 
 
 def put(text: str) -> None:
-    """The answer: standard output."""
+    """The answer: standard output. Signs that its encoding lacks are written as \\u22c8, which JSON reads as the sign and a person can guess."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.stdout.write(text + "\n")
 
 
