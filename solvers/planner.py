@@ -9,7 +9,7 @@ from models.plan import EstimateRequest, Plan
 from models.request import PlanRequest
 from solvers.caches.cached_plan import CachedPlan
 from solvers.caches.claims import can_exist, least_of_all, no_cache_pays
-from solvers.caches.in_plans import Known, caches_in_plans, chosen_together
+from solvers.caches.in_plans import WORTH, Known, caches_in_plans, chosen_together, least_of_small_graphs
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.jtree.registry import run
 from solvers.jtree.search import Found, Problem
@@ -62,14 +62,14 @@ def _with_caches(problem: Problem, tree: Found, deadline: Deadline, known: Known
     if no_cache_pays(problem, tree, least):
         return None, least
     joint = chosen_together(problem, deadline)
-    if joint is None:
-        return caches_in_plans(problem, tree, deadline, known), least
-    least = max(least, joint.least_cpu)
-    if no_cache_pays(problem, tree, least):
-        return None, least
-    if joint.cached is not None and problem.caps.admit(joint.cached.point):
-        return joint.cached, least
-    return caches_in_plans(problem, tree, deadline, known), least
+    if joint is not None:
+        least = max(least, joint.least_cpu)
+        if joint.cached is not None and problem.caps.admit(joint.cached.point) and not no_cache_pays(problem, tree, least):
+            return joint.cached, least
+    cached = None if no_cache_pays(problem, tree, least, WORTH) else caches_in_plans(problem, tree, deadline, known)
+    if joint is not None and problem.caps.admit(tree.best) and not no_cache_pays(problem, tree, least):
+        least = max(least, least_of_small_graphs(problem, cached.point.cpu if cached else tree.best.cpu, deadline))
+    return cached, least
 
 
 def _before_writing(problem: Problem, tree: Found, deadline: Deadline) -> Deadline:

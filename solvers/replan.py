@@ -18,6 +18,7 @@ from models.plan import Plan
 from models.replan import ChangeKind, Decision, Replan, ReplanRequest, Running
 from solvers.allocation.in_plans import Relief, allocation_of, share_out
 from solvers.common.deadline import NOBODY, Deadline, Progress
+from solvers.model.point import point_of
 from solvers.plan.builder import build_plan
 from solvers.plan.outcome import of_shape, proven
 from solvers.planner import begin
@@ -41,7 +42,9 @@ def replan(request: ReplanRequest, progress: Progress = NOBODY) -> Replan:
             return keep(asked, [NOTHING_OFF.format(100.0 * request.thresholds.error)], deadline)
         tried: list[tuple[Attempt, Judged]] = []
         for attempt in attempts(asked, deadline):
-            tried.append((attempt, judge(asked, attempt.way, deadline, attempt.drops)))
+            # The best of all is often the best of the running tree, which was judged before.
+            before = (judged for other, judged in tried if (other.way, other.drops) == (attempt.way, attempt.drops))
+            tried.append((attempt, next(before, None) or judge(asked, attempt.way, deadline, attempt.drops)))
             if _settles(tried[-1][1]):
                 return _change(asked, *tried[-1], reasons, deadline)
         for attempt, judged in tried:  # none fits with room: the smallest change that just fits
@@ -56,8 +59,9 @@ def _settles(judged: Judged) -> bool:
 
 
 def _change(asked: Question, attempt: Attempt, judged: Judged, reasons: list[str], deadline: Deadline) -> Replan:
-    termination = deadline.termination(attempt.outcome.termination)
-    outcome = proven(asked.now, replace(attempt.outcome, termination=termination), deadline)
+    written = attempt.outcome or of_shape(point_of(asked.now.model, attempt.way.tree), judged.now.cached)
+    termination = deadline.termination(written.termination)
+    outcome = proven(asked.now, replace(written, termination=termination), deadline)
     plan = build_plan(asked.now, outcome)
     return Replan(
         decision=Decision.CHANGE,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from models.allocation import AllocationMethod
 from solvers.allocation.productivity import Path
 
-__all__ = ["HEURISTICS", "Flow", "Heuristic", "flow"]
+__all__ = ["HEURISTICS", "Flow", "HalfWay", "Heuristic", "flow", "half_ways"]
 
 Key = tuple[str, str, int]
 """(operator, where its tuples come from, position in the operator's pipeline)."""
@@ -67,7 +67,7 @@ def _keys(path: Path) -> list[Key]:
     return keys
 
 
-def _half_ways(paths: Sequence[Path]) -> dict[Key, HalfWay]:
+def half_ways(paths: Sequence[Path]) -> dict[Key, HalfWay]:
     arriving: dict[Key, list[float]] = {}
     found: dict[Key, HalfWay] = {}
     for path in paths:
@@ -103,7 +103,7 @@ ShareOut = Callable[[float, dict[Key, HalfWay], Weight], dict[Key, float]]
 
 def _heuristic(share_out: ShareOut, weight: Weight) -> Heuristic:
     """Shares the capacity out over half-way joins, or over operators, in the ratio of their weights."""
-    return lambda capacity, paths: flow(paths, share_out(capacity, _half_ways(paths), weight))
+    return lambda capacity, paths: flow(paths, share_out(capacity, half_ways(paths), weight))
 
 
 HEURISTICS: dict[AllocationMethod, Heuristic] = {

@@ -32,16 +32,16 @@ from dataclasses import dataclass, replace
 from models.plan import Allocation, Allowance, Renewal, StreamShare, WindowSuggestion
 from solvers.allocation.freshness import Refresh, ages, cover_shares, cpu_of, greedy_shares, joint_shares, residences, split_tolerance
 from solvers.allocation.neighbours import built, neighbours
-from solvers.allocation.productivity import PlanPaths, Probing, paths_of_plan, results_of, visited_sizes
+from solvers.allocation.productivity import KnownJoins, PlanPaths, paths_of_plan, results_of, visited_sizes
 from solvers.common import words
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED, ROUNDED_DOWN, SUMMED
-from solvers.jtree.search import Found, Problem, shape_of, structure_key
+from solvers.jtree.search import Found, Problem, Shape, shape_of, sorted_inputs, structure_key
 from solvers.model.cost import CostModel, PricedTree, total
 from solvers.model.graph import JoinGraph, bits
 from solvers.model.point import Caps, Point, point_of
 from solvers.model.sensitivity import headroom
-from solvers.model.tree import Join, Tree, joins
+from solvers.model.tree import Join, Tree
 from solvers.window_join.flexible_windows import flexible_windows, kept_share
 
 __all__ = ["Relief", "Shared", "allocation_of", "given_shares", "relieve", "share_out", "thinning"]
@@ -184,17 +184,17 @@ class _Contest:
     def __init__(self, problem: Problem) -> None:
         self.model, self.caps, self.stated = problem.model, problem.caps, problem.freshness
         self.best: tuple[Tree, Shared] | None = None
-        self._probing = Probing(self.model.graph, self.model.costs) if len(self.model.graph) <= SMALL else None
+        self._known = KnownJoins(self.model) if len(self.model.graph) <= SMALL else None
 
     def enter(self, tree: Tree) -> bool:
         """Try one plan; whether it is the best so far."""
         priced, cap = self.model.price(tree), self.caps.cpu
-        plan = paths_of_plan(self.model.graph, self.model.costs, priced, self._probing)
+        plan = paths_of_plan(self.model.graph, self.model.costs, priced, self._known)
         answers = []
         if plan.keeping <= cap and self._may_win(self._most_shared(plan)):
             answers.append(share_out(self.model, priced, cap, self.stated, plan))
         if plan.keeping > WORTH_THINNING * cap or (answers and not all(answers[0].fresh)):
-            factor = thinning(self.model, priced, cap) if self._thinned_may_win(priced, plan) else None
+            factor = thinning(self.model, priced, cap) if self._thinned_may_win(priced.output_rate, priced.cpu, plan) else None
             if factor is not None:
                 answers.append(given_shares(self.model, priced, cap, self.stated, (1.0,) * len(self.model.graph), factor))
         won = False
@@ -202,6 +202,20 @@ class _Contest:
             if self.best is None or _better(answer) > _better(self.best[1]):
                 self.best, won = (tree, answer), True
         return won
+
+    def may_win(self, shape: Shape) -> bool:
+        """Whether a plan of this shape may be the best so far, by what its joins add up to, those known first: most neighbours cannot, and are
+        not built."""
+        assert self._known is not None, "shapes are tried in small graphs"
+        inputs = [sorted_inputs(parts) for parts in shape.values()]
+        return self._plan_may_win(self._known.paths_at_least(inputs), 0.0) and self._plan_may_win(self._known.paths(inputs), WORTH_THINNING)
+
+    def _plan_may_win(self, plan: PlanPaths, worth_thinning: float) -> bool:
+        if plan.keeping <= self.caps.cpu * ROUNDED and self._may_win(self._most_shared(plan) * ROUNDED):
+            return True
+        cpu = (plan.keeping + sum(plan.cpu)) * ROUNDED_DOWN
+        thinned = plan.keeping * ROUNDED >= worth_thinning * self.caps.cpu
+        return thinned and self._thinned_may_win(self.model.rate(self.model.graph.all), cpu, plan)
 
     def _may_win(self, most: float) -> bool:
         """Whether an allocation of so many results at most may be better than the best so far."""
@@ -211,19 +225,19 @@ class _Contest:
         """Results when all tuples are kept, and the shares of them that probe are chosen without a thought for freshness."""
         return results_of(plan, joint_shares(plan, self.caps.cpu - plan.keeping, [0.0] * len(plan.windows)))
 
-    def _thinned_may_win(self, priced: PricedTree, plan: PlanPaths) -> bool:
+    def _thinned_may_win(self, output_rate: float, cpu: float, plan: PlanPaths) -> bool:
         """Whether letting in a share of every stream may be better than the best so far.
 
         Each stream whose window is a time holds fewer tuples by the share f, so results fall by f for each of them: f is at least what leaves as
         many results as the best has. No cost falls faster than by f for each stream, and keeping windows falls by f alone.
         """
-        if not self._may_win(priced.output_rate):
+        if not self._may_win(output_rate):
             return False
         timed = sum(not rows for rows in self.model.graph.row_windows)
         if self.best is None or not all(self.best[1].fresh) or not timed:
             return True
-        share = math.pow(min(1.0, self.best[1].throughput / priced.output_rate), 1.0 / timed)
-        least = plan.keeping * share + (priced.cpu - plan.keeping) * math.pow(share, len(self.model.graph))
+        share = math.pow(min(1.0, self.best[1].throughput / output_rate), 1.0 / timed)
+        least = plan.keeping * share + (cpu - plan.keeping) * math.pow(share, len(self.model.graph))
         return least <= self.caps.cpu * ROUNDED
 
 
@@ -254,28 +268,27 @@ def _improve(problem: Problem, contest: _Contest, likely: Sequence[Point], steps
     """Try what is next to the plans tried so far, winners first, `steps` plans in all: in the smallest graphs that is every plan."""
     assert contest.best is not None
     known = {frozenset(shape_of(point.tree)) for point in likely}  # what is joined says which joins there are
-    waiting = deque([contest.best[0], *(point.tree for point in likely)])
-    fits = _fits(problem, contest.best[0])
+    waiting = deque(shape_of(tree) for tree in (contest.best[0], *(point.tree for point in likely)))
+    fits = _fits(problem, waiting[0])
     while waiting and steps > 0:
         for shape in neighbours(problem.model, waiting.popleft()):
-            if frozenset(shape) in known:
+            name = frozenset(shape)
+            if name in known:
                 continue
-            known.add(frozenset(shape))
+            known.add(name)
             if steps == 0 or deadline.expired():
                 return
             steps -= 1
-            tree = built(problem.model, shape)
-            if fits and not _fits(problem, tree):
-                waiting.append(tree)
-            elif contest.enter(tree):
-                waiting.appendleft(tree)
+            if (not fits or _fits(problem, shape)) and contest.may_win(shape) and contest.enter(built(problem.model, shape)):
+                waiting.appendleft(shape)
             else:
-                waiting.append(tree)
+                waiting.append(shape)
 
 
-def _fits(problem: Problem, tree: Tree) -> bool:
-    kept = list(joins(tree))[:-1]
-    return total([problem.model.leaves_bytes(), *(problem.model.state_bytes(node.mask) for node in kept)]) <= problem.caps.memory_bytes
+def _fits(problem: Problem, shape: Shape) -> bool:
+    model = problem.model
+    kept = (model.state_bytes(mask) for mask in shape if mask != model.graph.all)
+    return total([model.leaves_bytes(), *kept]) <= problem.caps.memory_bytes
 
 
 def _allowances(shared: Shared, ids: dict[int, str], per_second: Sequence[float]) -> Iterator[Allowance]:

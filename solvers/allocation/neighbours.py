@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from solvers.jtree.search import Shape, shape_of, sorted_inputs, tree_of_joins
+from solvers.jtree.search import Shape, sorted_inputs, tree_of_joins
 from solvers.model.cost import CostModel
 from solvers.model.probe_order import best_join
 from solvers.model.tree import Tree
@@ -16,9 +16,8 @@ from solvers.model.tree import Tree
 __all__ = ["built", "neighbours"]
 
 
-def neighbours(model: CostModel, tree: Tree) -> Iterator[Shape]:
-    """What they join, in an order that depends on nothing but the tree."""
-    shape = shape_of(tree)
+def neighbours(model: CostModel, shape: Shape) -> Iterator[Shape]:
+    """What they join, in an order that depends on nothing but what the given one joins."""
     for user, inputs in shape.items():
         if not model.graph.connected(user):
             continue

@@ -22,16 +22,20 @@ Departs from paper 2: multi-way joins are paths too (a pipeline of several steps
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from models.request import Costs
-from solvers.model.cost import PricedJoin, PricedTree, times
+from solvers.model.cost import CostModel, PricedJoin, PricedTree, times
 from solvers.model.graph import JoinGraph, bits
-from solvers.model.tree import Join
+from solvers.model.probe_order import best_join
 from solvers.model.wide_join import WideTerms, probing_along, sizes_along
 
-__all__ = ["Path", "PlanPaths", "Probing", "Step", "Subresult", "path_of_steps", "paths_of_plan", "results_of", "visited_sizes"]
+__all__ = ["JoinParts", "KnownJoins", "Path", "PlanPaths", "Step", "Subresult", "path_of_steps", "paths_of_plan", "results_of", "visited_sizes"]
+
+Inputs = tuple[int, ...]
+"""Of a join: sets of streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,46 +151,87 @@ def _probing(graph: JoinGraph, costs: Costs, join: PricedJoin, sizes: dict[int, 
     return found
 
 
-class Probing:
-    """What the probes of joins cost, each worked out once: plans that are tried one after the other share most of their joins."""
+class JoinParts(NamedTuple):
+    """What one join adds to the paths of its streams."""
 
-    def __init__(self, graph: JoinGraph, costs: Costs) -> None:
-        self._graph, self._costs = graph, costs
-        self._known: dict[int, tuple[PricedJoin, list[list[float]], dict[int, float]]] = {}
+    probing: list[list[float]]
+    """For each input what one of its live tuples costs: all its probes and, where the input is a kept subresult, keeping it. A list of parts."""
+    keeping: list[float]
+    """What the windows of those inputs cost that are streams."""
+    sizes: dict[int, float]
+    """The sizes that were met."""
 
-    def of(self, join: PricedJoin) -> tuple[list[list[float]], dict[int, float]]:
-        """As `_probing`, and the sizes that it met."""
-        if id(join) not in self._known:
-            sizes: dict[int, float] = {}
+
+def _join_parts(graph: JoinGraph, costs: Costs, join: PricedJoin, sizes: dict[int, float]) -> JoinParts:
+    probing, keeping = _probing(graph, costs, join, sizes), []
+    for k, block in enumerate(join.blocks):
+        held = costs.insert + costs.delete if join.states[k].indexed else costs.append
+        if not join.states[k].kept:
+            held = 0.0
+        if block & (block - 1):
+            probing[k].append(times(held, sizes[block]))
+        else:
+            keeping.append(times(held, graph.rates[block.bit_length() - 1]))
+    return JoinParts(probing, keeping, sizes)
+
+
+class KnownJoins:
+    """What joins add to the paths of their streams, each worked out once: plans that are tried one after the other share most of their joins."""
+
+    def __init__(self, model: CostModel) -> None:
+        self._model = model
+        self._parts: dict[int, tuple[PricedJoin, JoinParts]] = {}
+        self._sums: dict[Inputs, tuple[float, list[tuple[int, float]]]] = {}
+
+    def of(self, join: PricedJoin) -> JoinParts:
+        if id(join) not in self._parts:
             # Holds on to the join, so that its id is not given to another.
-            self._known[id(join)] = join, _probing(self._graph, self._costs, join, sizes), sizes
-        _, probing, sizes = self._known[id(join)]
-        return [list(parts) for parts in probing], sizes
+            self._parts[id(join)] = join, _join_parts(self._model.graph, self._model.costs, join, {})
+        return self._parts[id(join)][1]
+
+    def paths(self, shape: Iterable[Inputs]) -> PlanPaths:
+        """The paths of a plan of joins of these inputs in their best orders, but for its subresults; figures are added up in another order than
+        those of `paths_of_plan`."""
+        return self._added_up([self._sum(inputs) for inputs in shape])
+
+    def paths_at_least(self, shape: Iterable[Inputs]) -> PlanPaths:
+        """The same, but for joins that were not met before: these count with making their results alone, and cost no less in fact."""
+        return self._added_up([self._sums.get(inputs) or self._results(inputs) for inputs in shape])
+
+    def _sum(self, inputs: Inputs) -> tuple[float, list[tuple[int, float]]]:
+        if inputs not in self._sums:
+            parts = self.of(best_join(self._model, inputs))
+            each = [(i, math.fsum(weights)) for block, weights in zip(inputs, parts.probing, strict=True) for i in bits(block)]
+            self._sums[inputs] = math.fsum(parts.keeping), each
+        return self._sums[inputs]
+
+    def _results(self, inputs: Inputs) -> tuple[float, list[tuple[int, float]]]:
+        made = times(self._model.costs.join, self._model.size(sum(inputs)))
+        return 0.0, [(i, made) for block in inputs for i in bits(block)]
+
+    def _added_up(self, joins: Iterable[tuple[float, list[tuple[int, float]]]]) -> PlanPaths:
+        graph = self._model.graph
+        cpu, keeping, windows = [0.0] * len(graph), 0.0, graph.window_seconds
+        for kept, each in joins:
+            keeping += kept
+            for i, cost in each:
+                cpu[i] += cost
+        return PlanPaths(windows, tuple([c / w for c, w in zip(cpu, windows, strict=True)]), keeping, self._model.size(graph.all), ())
 
 
-def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree, known: Probing | None = None) -> PlanPaths:
+def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree, known: KnownJoins | None = None) -> PlanPaths:
     """The paths of a priced plan. `graph` may be another than it was priced for (thinned rates): its algorithms stay."""
     n, sizes = len(graph), dict[int, float]()
     parts: list[list[float]] = [[] for _ in range(n)]
     keeping, subresults = [], []
     for number, (node, join) in enumerate(zip(priced.nodes, priced.joins, strict=True)):
-        if known is None:
-            probing = _probing(graph, costs, join, sizes)
-        else:
-            probing, sizes = known.of(join)
-        for k, child in enumerate(node.inputs):
-            block = join.blocks[k]
-            held = costs.insert + costs.delete if join.states[k].indexed else costs.append
-            if not join.states[k].kept:
-                held = 0.0
-            if isinstance(child, Join):
-                probing[k].append(times(held, sizes[block]))
-            else:
-                keeping.append(times(held, graph.rates[child]))
+        found = known.of(join) if known else _join_parts(graph, costs, join, sizes)
+        keeping += found.keeping
+        for block, weights in zip(join.blocks, found.probing, strict=True):
             for i in bits(block):
-                parts[i] += probing[k]
+                parts[i] += weights
         if number < len(priced.nodes) - 1:
-            subresults.append(Subresult(number, node.mask, sizes[node.mask]))
+            subresults.append(Subresult(number, node.mask, found.sizes[node.mask]))
     windows = graph.window_seconds
     return PlanPaths(
         windows,

@@ -4,7 +4,8 @@ A search proves things of join trees without caches. A cache saves probes, so a 
 and may fit where no tree does. Three things hold for every plan, with caches or without:
 
 * it keeps every window, and makes every result: a hit in a cache makes its results too (`least_cpu`). That is a bound of the CPU; a better
-  one, for graphs with few connected sets, is that of `jtree.partials`, and for the smallest graphs `together` finds the best plan with caches itself;
+  one, for graphs with few connected sets, is that of `jtree.partials`, and for the smallest graphs `together` finds the best plan with caches itself,
+  and `within_memory` bounds those that keep a memory cap;
 * a cache only adds to the memory of its tree, so the least memory of all plans is that of a tree;
 * caches answer runs of two probes or more by equal keys, so they exist only where a connected part has three streams and an equality; or, where
   tables are asked, they keep answers, and then no plan is better than the best one would be if all answers were known.
@@ -23,7 +24,7 @@ from models.request import CacheMode, Objective
 from solvers.caches.answers import as_if_known
 from solvers.common import words
 from solvers.common.deadline import Deadline
-from solvers.common.tolerances import ROUNDED, SUMMED
+from solvers.common.tolerances import ROUNDED, ROUNDING, SUMMED
 from solvers.jtree.lower_bound import cpu_lower_bound, largest_factor, memory_lower_bound
 from solvers.jtree.search import Found, Problem
 from solvers.model.cost import CostModel
@@ -60,12 +61,12 @@ def least_cpu(model: CostModel) -> float:
     return math.fsum([model.costs.join * model.rate(model.graph.all), *(keeping * rate for rate in model.graph.rates)]) / SUMMED
 
 
-def no_cache_pays(problem: Problem, tree: Found, least: float) -> bool:
-    """Whether the tree is as good by its CPU as any plan with caches could be, or nothing fits with caches either; `least` is the CPU that all
-    plans need."""
+def no_cache_pays(problem: Problem, tree: Found, least: float, worth: float = ROUNDING) -> bool:
+    """Whether the tree is, but for the share `worth`, as good by its CPU as any plan with caches could be, or nothing fits with caches either;
+    `least` is the CPU that all plans need."""
     if not problem.caps.admit(tree.best):
         return nothing_can_fit(problem, least)
-    return problem.objective is Objective.MIN_CPU and tree.best.cpu <= least * ROUNDED
+    return problem.objective is Objective.MIN_CPU and tree.best.cpu <= least * (1.0 + worth)
 
 
 def nothing_can_fit(problem: Problem, least: float) -> bool:

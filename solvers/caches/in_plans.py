@@ -41,7 +41,7 @@ from solvers.model.tree import Tree, joins, leaf_mask
 if TYPE_CHECKING:
     from solvers.caches.together import Together
 
-__all__ = ["Known", "cached_frontier", "caches_in_plans", "chosen_together"]
+__all__ = ["WORTH", "Known", "cached_frontier", "caches_in_plans", "chosen_together", "least_of_small_graphs"]
 
 MAX_TREES = 6  # of the frontier, by rising CPU, beside the one with the least memory
 MAX_UNBOUNDED_TREES = 2  # the same for objectives under which no tree can be ruled out beforehand
@@ -91,11 +91,21 @@ def chosen_together(problem: Problem, deadline: Deadline) -> Together | None:
     return together(problem, mode is CacheMode.PREFIX, deadline)
 
 
+def least_of_small_graphs(problem: Problem, enough: float, deadline: Deadline) -> float:
+    """A lower bound of the CPU of all plans of a small graph within its memory cap, at most `enough`; 0 where that takes too long to find."""
+    if math.isinf(problem.caps.memory_bytes) or len(problem.model.graph.components) > 1 or deadline.expired():
+        return 0.0
+    from solvers.caches.within_memory import least_within_memory  # its compiled code takes a while to import
+
+    return least_within_memory(problem, problem.options.caches is CacheMode.PREFIX, enough, deadline) or 0.0
+
+
 def caches_in_plans(problem: Problem, found: Found, deadline: Deadline, known: Known | None = None) -> CachedPlan | None:
     """The plan with caches that is better than every plan without; None where there is none."""
     mode = problem.options.caches
-    if not can_exist(problem.model, mode) or deadline.expired() or not (wide := _wide_trees(problem, found, deadline)):
+    if not can_exist(problem.model, mode) or deadline.expired():
         return None
+    wide = _where_caches_could_pay(problem, _wide_trees(problem, found, deadline))
     best: tuple[tuple[float, ...], CachedPlan | None] = (_merit(problem, found.best, None), None)
     known = known or Known()
     for tree in wide:
@@ -131,9 +141,7 @@ def cached_frontier(problem: Problem, found: Found, points: Sequence[Point], dea
     known = Known()
     by_cpu, nothing_to_beat = replace(problem, objective=Objective.MIN_CPU), (1.0,)
     plans: list[CachedPlan] = []
-    for tree in trees:
-        if not _may_have_caches(problem, tree):
-            continue
+    for tree in _where_caches_could_pay(problem, [tree for tree in trees if _may_have_caches(problem, tree)]):
         for variant in _variants(problem, tree):
             if deadline.expired():
                 return plans
@@ -163,6 +171,19 @@ def _wide_trees(problem: Problem, found: Found, deadline: Deadline) -> list[Tree
     wide = [tree for tree in trees if _may_have_caches(problem, tree)]
     most = MAX_TREES if problem.objective is Objective.MIN_CPU else MAX_UNBOUNDED_TREES
     return wide[:most] + wide[most:][-1:]
+
+
+def _where_caches_could_pay(problem: Problem, trees: list[Tree]) -> list[Tree]:
+    """The trees but those that are known to cost no less with any caches than without, in the best orders: a test of microseconds a join.
+
+    Shapes that a caller gave may have other orders, and methods that do without compiled code are not made to load it.
+    """
+    if not trees or problem.shape_given or not problem.options.method.can.whole_frontier:
+        return trees
+    from solvers.jtree.partials import join_costs  # numba takes a while to import; these methods have done so
+
+    costs = join_costs(problem.model, problem.attributes)
+    return trees if costs is None else [t for t in trees if any(costs.cache_could_pay([leaf_mask(c) for c in node.inputs]) for node in joins(t))]
 
 
 def _worth_more_trees(problem: Problem, found: Found) -> bool:
@@ -221,11 +242,14 @@ def _best_caches(problem: Problem, tree: Tree, known: Known, deadline: Deadline,
     whole = posed.program
     others = posed.priced.cpu - whole.cost_without_caches
     if tree not in known.choices:
-        if problem.objective is Objective.MIN_CPU and to_beat[0] == 0.0:
-            free_updates = [c.proc for c in whole.candidates]
-            if others + math.fsum(cheapest_cover(whole, p, free_updates)[0] for p in range(len(whole.operator_costs))) >= to_beat[1]:
-                return None
-        known.choices[tree] = branch_and_bound(whole, deadline, MAX_NODES).choice
+        below = to_beat[1] - others if problem.objective is Objective.MIN_CPU and to_beat[0] == 0.0 else math.inf
+        free_updates = [c.proc for c in whole.candidates]
+        if math.fsum(cheapest_cover(whole, p, free_updates)[0] for p in range(len(whole.operator_costs))) >= below:
+            return None
+        found = branch_and_bound(whole, deadline, MAX_NODES, below)
+        if found.cost >= below:
+            return None
+        known.choices[tree] = found.choice
     choice = known.choices[tree]
     if problem.objective is Objective.MIN_MEMORY:
         choice = _least_memory(whole, choice, problem.caps.cpu - others)

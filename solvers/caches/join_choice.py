@@ -7,6 +7,8 @@ passes through every Z it has to (`joint_orders.CacheableJoin`). Where a group i
 falls to one pipeline if all that could use it do, and need not pass through Z: that is the bound. A group is dropped from the start where its
 uses, each where it saves the most, save less than its upkeep.
 
+Where memory has a price, a group costs it as well, for the memory of that of its uses which takes least: a bound of what it would cost.
+
 Guarantee: exact; None where the limit of nodes or the deadline comes first. Complexity: O(2^m · (m + groups)) a path, m paths a node.
 """
 
@@ -16,7 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from solvers.caches.figures import update_cost
+from solvers.caches.figures import Figures, update_cost
 from solvers.caches.joint_orders import CacheableJoin
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import SUMMED, SUMMED_DOWN
@@ -25,7 +27,7 @@ from solvers.model.cost import CostModel
 from solvers.model.graph import bits
 from solvers.model.probe_order import Orders
 
-__all__ = ["JoinChoice", "Use", "best_choice"]
+__all__ = ["JoinChoice", "Use", "best_choice", "choice_at"]
 
 MAX_NODES = 400  # of one join; most take one or two
 
@@ -45,8 +47,11 @@ class JoinChoice:
     """What a join's pipelines cost with their best orders and caches, how much that is below the best orders alone, and which they are."""
 
     saves: float
+    """What is paid for memory taken off."""
     orders: Orders
     uses: tuple[Use, ...]
+    memory_bytes: float
+    """The caches take at least so much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,9 @@ class _Group:
     segment: int
     kept: int
     upkeep: float
+    """And what its memory costs."""
+    memory_bytes: float
+    """Of that of its uses which takes least."""
     share: float
     """Of the upkeep, what falls to one pipeline if all that could use it do."""
 
@@ -67,8 +75,8 @@ _Path = tuple[float, tuple[tuple[int, int], ...]]
 class _Choosing:
     """One join while its caches are chosen."""
 
-    def __init__(self, join: CacheableJoin, prefix_only: bool) -> None:
-        self.join, self.m = join, len(join.blocks)
+    def __init__(self, join: CacheableJoin, prefix_only: bool, price: float, room: float) -> None:
+        self.join, self.m, self.price, self.room = join, len(join.blocks), price, room
         self.groups: list[_Group] = []
         self.lookups: list[dict[int, list[tuple[int, int, float]]]] = [{} for _ in range(self.m)]
         """Per pipeline and set visited: (group, set visited after it, what it costs)."""
@@ -109,22 +117,27 @@ class _Choosing:
 
     def _add_groups(self, segment: int, kept: int, upkeep: float, places: list[tuple[int, int]]) -> None:
         join = self.join
-        found: dict[object, list[tuple[int, int, float, float]]] = {}
+        found: dict[object, list[tuple[int, int, Figures]]] = {}
         for k, visited in places:
             # Where the arriving input has no part in keeping the entries, they are the same however they are kept.
             priced = join.cache(k, visited, (segment, kept if kept >> k & 1 else segment))
             if priced is not None:
                 figures, key = priced
-                found.setdefault(key, []).append((k, visited, figures.proc, figures.benefit))
+                if figures.memory_bytes > self.room:
+                    figures = figures.with_share(join.model, self.room / figures.memory_bytes)
+                if figures.benefit > 0.0:
+                    found.setdefault(key, []).append((k, visited, figures))
         for uses in found.values():
             saved: dict[int, float] = {}
-            for k, _, _, benefit in uses:
-                saved[k] = max(saved.get(k, 0.0), benefit)
-            if math.fsum(saved.values()) > upkeep:
+            for k, _, figures in uses:
+                saved[k] = max(saved.get(k, 0.0), figures.benefit)
+            memory_bytes = min(figures.memory_bytes for _, _, figures in uses)
+            paid = upkeep + self.price * memory_bytes
+            if math.fsum(saved.values()) > paid:
                 number = len(self.groups)
-                self.groups.append(_Group(segment, kept, upkeep, upkeep / len(saved)))
-                for k, visited, proc, _ in uses:
-                    self.lookups[k].setdefault(visited, []).append((number, visited | segment, proc))
+                self.groups.append(_Group(segment, kept, paid, memory_bytes, paid / len(saved)))
+                for k, visited, figures in uses:
+                    self.lookups[k].setdefault(visited, []).append((number, visited | segment, figures.proc))
 
     def path(self, k: int, taken: frozenset[int], barred: frozenset[int]) -> _Path:
         """The cheapest way of pipeline k through all inputs where these groups are kept, and of the others those that are not barred may be."""
@@ -227,13 +240,18 @@ def _as_choice(choosing: _Choosing, saves: float, paths: Sequence[_Path]) -> Joi
                 order += run
             visited = union
         orders.append(order)
-    return JoinChoice(saves, tuple(orders), tuple(uses))
+    return JoinChoice(saves, tuple(orders), tuple(uses), math.fsum(choosing.groups[g].memory_bytes for g in sorted(_used(paths))))
 
 
 def best_choice(model: CostModel, attributes: Attributes, blocks: tuple[int, ...], prefix_only: bool, deadline: Deadline) -> JoinChoice | None:
     """The best orders and caches of a join of these inputs; None where the search for them does not end in time."""
-    choosing = _Choosing(CacheableJoin(model, attributes, blocks), prefix_only)
-    plain = choosing.total([choosing.path(k, frozenset(), frozenset(range(len(choosing.groups)))) for k in range(len(blocks))], frozenset())
+    return choice_at(0.0, math.inf, CacheableJoin(model, attributes, blocks), prefix_only, deadline)
+
+
+def choice_at(price: float, room: float, join: CacheableJoin, prefix_only: bool, deadline: Deadline) -> JoinChoice | None:
+    """The same where each byte that caches take costs so much CPU, and none may take more than `room`."""
+    choosing = _Choosing(join, prefix_only, price, room)
+    plain = choosing.total([choosing.path(k, frozenset(), frozenset(range(len(choosing.groups)))) for k in range(choosing.m)], frozenset())
     found = choosing.choose(deadline)
     if found is None:
         return None

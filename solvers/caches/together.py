@@ -20,12 +20,12 @@ from solvers.caches.candidates import CacheCandidate, Pipelines, candidate, stre
 from solvers.caches.join_choice import JoinChoice, best_choice
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDING, SUMMED, SUMMED_DOWN
-from solvers.jtree.partials import JoinCosts
+from solvers.jtree.partials import join_costs
 from solvers.jtree.search import Problem, make_join
 from solvers.model.connected import partitions
 from solvers.model.tree import Tree
 
-__all__ = ["Together", "together"]
+__all__ = ["Blocks", "OutOfTimeError", "Together", "Ways", "together"]
 
 Blocks = tuple[int, ...]
 
@@ -42,22 +42,24 @@ class Together:
     """The same with its caches; None where the best plan has none."""
 
 
-class _OutOfTimeError(Exception):
-    pass
+class OutOfTimeError(Exception):
+    """It takes longer than there is time."""
 
 
-class _Search:
-    """Best plans of connected sets; sets of streams are the graph's own."""
+class Ways:
+    """The ways to split each connected set of a small graph into the inputs of a join; sets of streams are the graph's own."""
 
     def __init__(self, problem: Problem, prefix_only: bool, deadline: Deadline) -> None:
         self.problem, self.prefix_only, self.deadline = problem, prefix_only, deadline
         graph = problem.model.graph
-        self.costs = JoinCosts(problem.model, problem.attributes)
+        costs = join_costs(problem.model, problem.attributes)
+        assert costs is not None, "a small graph"
+        self.costs = costs
         self.ways: dict[int, list[tuple[float, float, Blocks]]] = {}
-        """Of every set the ways to split it: a bound of all its joins, the bound of this join alone, the inputs."""
+        """Those with the lowest bounds first: a bound of all joins of such a plan, the bound of this join alone, the inputs."""
         self.kept: dict[int, float] = {}
+        """What keeping the set adds."""
         self.bound: dict[int, float] = {}
-        self._best: dict[int, tuple[float, Blocks, JoinChoice | None]] = {}
         connected = [mask for mask in range(1, graph.all + 1) if mask & (mask - 1) and graph.connected(mask)]
         for mask in sorted(connected, key=lambda mask: (mask.bit_count(), mask)):
             self._bounds(mask)
@@ -66,7 +68,6 @@ class _Search:
         return [part for block in blocks if block & (block - 1) for part in (of[block], self.kept[block])]
 
     def _bounds(self, mask: int) -> None:
-        """The ways to split a set, those with the lowest bounds first."""
         self.kept[mask] = self.costs.kept(mask)
         ways = []
         for blocks in partitions(self.problem.model.graph.neighbours, mask):
@@ -75,7 +76,15 @@ class _Search:
         self.ways[mask] = sorted(ways)
         self.bound[mask] = self.ways[mask][0][0]
         if self.deadline.expired():
-            raise _OutOfTimeError
+            raise OutOfTimeError
+
+
+class _Search(Ways):
+    """Best plans of connected sets, memory without end."""
+
+    def __init__(self, problem: Problem, prefix_only: bool, deadline: Deadline) -> None:
+        super().__init__(problem, prefix_only, deadline)
+        self._best: dict[int, tuple[float, Blocks, JoinChoice | None]] = {}
 
     def best(self, mask: int) -> float:
         """The least excess of any plan of the set."""
@@ -92,11 +101,11 @@ class _Search:
             plain = self.costs.excess(blocks)
             if below + plain < found[0] * SUMMED_DOWN:
                 found = (below + plain, blocks, None)
-            if len(blocks) == 2 or least >= plain * SUMMED_DOWN or below + least >= found[0] * SUMMED_DOWN:
+            if least >= plain * SUMMED_DOWN or below + least >= found[0] * SUMMED_DOWN or not self.costs.cache_could_pay(blocks):
                 continue
             choice = best_choice(self.problem.model, self.problem.attributes, blocks, self.prefix_only, self.deadline)
             if choice is None or self.deadline.expired():
-                raise _OutOfTimeError
+                raise OutOfTimeError
             if below + plain - choice.saves < found[0] * SUMMED_DOWN:
                 found = (below + plain - choice.saves, blocks, choice)
         return found
@@ -132,7 +141,7 @@ def together(problem: Problem, prefix_only: bool, deadline: Deadline) -> Togethe
         least = search.costs.base + search.best(graph.all)
         tree = search.tree(graph.all)
         uses = search.uses(tree)
-    except _OutOfTimeError:
+    except OutOfTimeError:
         return None
     cached = cached_plan(model, problem.attributes, model.price(tree), uses) if uses else None
     cpu = cached.point.cpu if cached else model.price(tree).cpu

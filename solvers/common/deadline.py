@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from threading import Event, Thread
+from threading import TIMEOUT_MAX, Event, Thread
 from typing import TYPE_CHECKING
 
 from models.plan import Termination
@@ -28,7 +28,7 @@ __all__ = ["NEVER", "NOBODY", "AbandonedError", "Deadline", "Progress"]
 TICK = 0.02  # seconds between two looks at a deadline while compiled code runs: costs a thousandth of a core, and a stop is noticed at once
 
 SECONDS_PER_PROBE = 7e-6  # to write a plan down, on the machine at hand: 0.27 s for the 40,000 probes of one join of 200 streams
-SECONDS_PER_LISTED = 6e-8  # the same for a predicate that a probe lists: 0.24 s more where each of them is joined with every other
+SECONDS_PER_LISTED = 9e-8  # the same for a predicate that a probe lists: 0.36 s more where each of them is joined with every other
 SECONDS_PER_JOIN = 1.5e-4  # the same for a join itself, with its validity and its reasons
 
 
@@ -124,7 +124,7 @@ class Deadline:
         ended = Event()
 
         def watch() -> None:
-            longest = TICK if self.progress is not NOBODY else self.remaining()
+            longest = TICK if self.progress is not NOBODY else TIMEOUT_MAX  # a deadline may be never: no clock waits so long
             try:
                 with suppress(AbandonedError):
                     while not (ended.wait(min(longest, self.remaining())) or self.expired()):

@@ -21,7 +21,8 @@ from dataclasses import replace
 from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.common.deadline import Deadline
-from solvers.common.tolerances import ROUNDED, ROUNDED_DOWN
+from solvers.common.tolerances import ROUNDED, ROUNDED_DOWN, SUMMED_DOWN
+from solvers.jtree.cheapest_first import cheapest
 from solvers.jtree.choice import choose
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.regions import Solution, solve_region
@@ -44,6 +45,11 @@ PERSISTENT = ((9, 50), (10, 15), (11, 5))
 """Blocks of the regions that are tried once rounds bring nothing, and how many a second of the time limit: about a sixth of it each. By their number
 and not by the clock, so that the same request has the same plan however busy the machine is."""
 MOST_SECONDS = 30.0  # of a time limit that are used up in this way
+LARGE = 60  # streams, beyond which improving a plan takes so long that a proof is tried before it
+BOUND_SHARE = 0.2  # of the time, for the quick bound
+PROOF_SHARES = (0.6, 0.7)  # of the time that is left, for the first search for a proof and the second
+COMPLETED = 2  # plans that such a search met and that are improved
+MUCH_BETTER = 0.99  # of the CPU of the plan before
 IDLE_ROUNDS = 12  # of those, after which no other regions are likely to be left
 PAIRS = 4  # per round and wide join: pairs of its inputs that are tried as a join of their own
 PRICES = 24  # powers of two of the price of a byte, around the plan's CPU per byte
@@ -66,6 +72,8 @@ class _Search:
         self._settled: set[tuple[int, ...]] = set()
         self.left = math.inf
         """Regions that may still be solved."""
+        self.cut = False
+        """Whether the clock ended a step before its work was done, so that with more time, or less to do beside, the answer might be another."""
 
     def score(self, excess: float, memory: float) -> Score:
         """The score to minimise: first how far the plan is over the caps, then the objective, then the other resource."""
@@ -249,6 +257,36 @@ class _Search:
                     self.deadline.progress.drafted(draft.cpu, draft.memory_bytes, shape)
         return shape
 
+    def is_best(self, drafts: Sequence[Draft], least_cpu: float) -> bool:
+        """Whether the best draft is within the caps and no plan has less CPU, which is what is asked for."""
+        best = min(drafts, key=self.rank)
+        within = best.memory_bytes <= self.problem.caps.memory_bytes and best.cpu <= self.problem.caps.cpu
+        return self.problem.objective is Objective.MIN_CPU and within and best.cpu <= least_cpu * ROUNDED
+
+    def proved(self, drafts: list[Draft]) -> float:
+        """CPU that every plan needs, by a search that starts from the least that the drafts have. What it meets on the way is added to them, made
+        better region by region. A plan that is better by much is worth a second search: the closer the plan, the closer the bound."""
+        ledger, progress = self.ledger, self.deadline.progress
+        bound = excess = 0.0
+        for share in PROOF_SHARES:
+            known = min(draft.cpu for draft in drafts)
+            if self.deadline.expired():
+                break
+            progress.doing("proving what the best plan needs")
+            found = cheapest(ledger, known - ledger.common, self.deadline, share, excess)
+            excess = found.bound
+            bound = max(bound, (ledger.common + found.bound) * SUMMED_DOWN if found.bound else 0.0)
+            progress.proven(bound)
+            self.cut |= found.cut and known > bound * ROUNDED
+            met = _different(sorted((draft_of(ledger, shape) for shape in found.shapes), key=self.rank))
+            drafts += met
+            if known <= bound * ROUNDED or not met or met[0].cpu <= bound * ROUNDED:
+                break
+            drafts += [draft_of(ledger, self.improved(draft.shape)) for draft in met[:COMPLETED]]
+            if min(draft.cpu for draft in drafts) > known * MUCH_BETTER:
+                break
+        return bound
+
     def persisted(self, shape: Shape) -> Shape:
         """The plan after more and larger random regions, as many as the time granted pays for."""
         for number, (limit, per_second) in enumerate(PERSISTENT, 1):
@@ -293,25 +331,29 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     progress.drafted(ranked[0].cpu, ranked[0].memory_bytes, ranked[0].shape)
     # A wide join takes longer to price and to write than it took to find.
     searching = search.deadline = writing.before(deadline, ranked[0])
-    least_cpu = cpu_lower_bound(model, searching.share(0.5))
+    least_cpu = cpu_lower_bound(model, searching.share(BOUND_SHARE))
     if problem.objective is not Objective.MAX_HEADROOM:
         progress.proven(least_cpu if problem.objective is Objective.MIN_CPU else memory_lower_bound(model))
-    for number, draft in enumerate(_different(ranked)[:STARTS], 1):
-        if searching.expired():
+    starts = _different(ranked)[:STARTS]
+    for number in range(len(starts) + 1):
+        if problem.objective is Objective.MIN_CPU and number == (len(graph) <= LARGE):
+            least_cpu = max(least_cpu, search.proved(drafts))
+        if number == len(starts) or searching.expired() or search.is_best(drafts, least_cpu):
             break
-        progress.doing(f"improving plan {number} region by region")
-        drafts.append(draft_of(ledger, search.improved(draft.shape)))
-    if search.in_memory and problem.objective is not Objective.MAX_HEADROOM and not searching.expired():
+        progress.doing(f"improving plan {number + 1} region by region")
+        drafts.append(draft_of(ledger, search.improved(starts[number].shape)))
+    settled = search.is_best(drafts, least_cpu)
+    if search.in_memory and problem.objective is not Objective.MAX_HEADROOM and not (settled or searching.expired()):
         progress.doing("trading memory for CPU")
         traded = [draft_of(ledger, shape) for shape in search.traded(ranked[0].shape)]
         drafts += traded
         for draft in _different(sorted(traded, key=search.rank))[:STARTS]:
             drafts.append(draft_of(ledger, search.improved(draft.shape)))
-    if not searching.expired():
+    if not (searching.expired() or search.is_best(drafts, least_cpu)):
         progress.doing("trying larger regions")
         drafts.append(draft_of(ledger, search.persisted(min(drafts, key=search.rank).shape)))
     progress.doing("pricing what was found")
-    termination = searching.termination()
+    termination = searching.termination(Termination.TIME_LIMIT if search.cut else Termination.COMPLETE)
     if termination is not Termination.COMPLETE:
         drafts = writing.in_time(deadline, drafts, ranked[0])
     return replace(_proven(problem, priced(problem, ledger, drafts, searching), least_cpu, deadline), termination=termination)
@@ -343,8 +385,11 @@ def _proven(problem: Problem, points: Sequence[Point], least_cpu: float, deadlin
         bound = headroom_upper_bound(model, caps, deadline)
     nothing_fits = least_cpu > caps.cpu or least_memory > caps.memory_bytes
     smallest = problem.objective is Objective.MIN_MEMORY and caps.admit(best) and best.memory_bytes <= least_memory * ROUNDED
+    cheapest = problem.objective is Objective.MIN_CPU and caps.admit(best) and best.cpu <= least_cpu * ROUNDED
     if not math.isfinite(bound):
         return Found(best, found, Proof.NONE, None, ALL_TREES)
+    if cheapest:
+        return Found(best, found, Proof.OPTIMAL, best.cpu, ALL_TREES)
     proof = Proof.OPTIMAL if nothing_fits or smallest else Proof.BOUNDED
     return Found(best, found, proof, bound, ALL_TREES, ("The bound is that of a relaxation of join trees.",))
 

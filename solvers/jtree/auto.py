@@ -30,12 +30,16 @@ def auto(problem: Problem, deadline: Deadline) -> Found:
     widest = max(component.bit_count() for component in graph.components)
     if Method.AUTO.can.largest is not None and widest > Method.AUTO.can.largest:
         found = run(Method.ANYTIME, problem, deadline)
+        if found.proof is Proof.OPTIMAL:
+            return found
         return replace(found, notes=(f"{len(graph)} streams are too many for exact search: improved a good plan region by region.", *found.notes))
     if deadline.progress.listens:
         # A first plan to report at once: it takes a millisecond, and anytime search starts from it, so the answer is no worse.
         deadline.progress.planned([first_points(problem.model)[0].tree if graph.tables else greedy_plan(problem.model)])
-    from solvers.jtree.exact import exact  # numba takes a while to import
+    from solvers.jtree.exact import exact, one_number  # numba takes a while to import
 
+    if one_number(problem):
+        return exact(problem, deadline)  # which has anytime search in it
     first = exact(problem, deadline.share(EXACT_SHARE))
     if first.proof is Proof.OPTIMAL or first.termination is Termination.COMPLETE:
         return first

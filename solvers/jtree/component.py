@@ -40,6 +40,7 @@ AT_LEAST = 2  # trees of an answer that are made whatever the time: the least CP
 EXPANSIONS = 60  # plans whose neighbours are tried as seeds
 BEAMS, WORTH = (20, 100), 250  # sets of each size to search first, where there are this many times as many sets in all
 QUICK_STREAMS, QUICK_SETS = 16, 1_000  # up to which the search ends in milliseconds
+FEW_STREAMS = 12  # up to which a cap leaves so little to search that more seeds than one descent's cost more than they save: 5.5 ms and 3.4
 TINY_SETS = 160  # up to which the search takes less time than one descent for seeds
 QUICK_ROOM, ROOM = 1 << 10, 1 << 22  # points of all staircases: pages that are never written cost nothing
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
@@ -182,7 +183,8 @@ class Component:
 
     def _seeds(self, stop: Ints, sets: Sets) -> Seeds:
         """Plans to start from, as many as they are worth and time allows."""
-        tries = EXPANSIONS if not self.quick else ONE_PLAN if sets.mask.size <= TINY_SETS else ONE_DESCENT
+        few = self.quick or sets.n <= FEW_STREAMS
+        tries = EXPANSIONS if not few else ONE_PLAN if sets.mask.size <= TINY_SETS else ONE_DESCENT
         return seeds(sets, self.prices, self._binary, tries, stop)
 
     def _tell(self, start: Seeds, progress: Progress) -> None:

@@ -4,7 +4,8 @@ Problem: of all join trees (paper 3's jtrees: joins of any number of inputs, eve
 caps, or every trade-off worth having, or the proof that nothing fits and what it would take.
 Method: dynamic programming over connected sets with a staircase of (CPU, memory) per set (`compiled.staircases`), from seeds by
 state-removal and state-selection (`compiled.seeds`); of large graphs first over a beam of few sets of each size, whose plans are seeds of the
-search over all (`component`). Components on their own, summed up at the root (`parts`).
+search over all (`component`). Components on their own, summed up at the root (`parts`). Where CPU alone counts, large graphs are searched by rising
+cost first (`cheapest_first`).
 Guarantee: exact: the answer is decided on priced figures. At the deadline: the best plan so far, with the bound of `lower_bound`.
 Complexity: exponential in the number of streams; what is cut away by dominance and bounds decides.
 
@@ -17,20 +18,26 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
+
 from models.plan import Proof, Termination
 from models.request import Method, Objective
 from solvers.common.deadline import Deadline
 from solvers.jtree.choice import choose, objective_value
 from solvers.jtree.compiled.questions import FRONTIER, LEAST_BYTES, LEAST_CPU
+from solvers.jtree.compiled.sets import MAX_BITS, list_connected
 from solvers.jtree.lacking import best_so_far, most_headroom, nothing_fits
 from solvers.jtree.lower_bound import relaxed_bound
-from solvers.jtree.parts import solver_for
+from solvers.jtree.parts import PATIENT, solver_for
 from solvers.jtree.registry import run
 from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
 from solvers.jtree.star import star
 
-__all__ = ["exact", "frontier_search"]
+__all__ = ["exact", "frontier_search", "one_number"]
 
+TABLED = 20  # streams up to which tables of all connected sets are made first: they are quick, and say more
+FEW_SETS = 20_000  # connected sets whose search takes less than a tenth of a second
+HALF = 0.5  # of the time, for the search by rising cost where there is time for both
 FIRST_SHARE = 0.1  # of the time, for a good plan to have where the search does not end
 
 
@@ -61,9 +68,15 @@ def exact(problem: Problem, deadline: Deadline) -> Found:
     deadline = deadline.before_writing(problem.model.graph.most_probes(), problem.model.graph.most_listed())
     if (found := star(problem, deadline)) is not None:
         return found
+    first: Found | None = None
+    if one_number(problem):
+        patient = deadline.granted > PATIENT
+        first = run(Method.ANYTIME, problem, deadline.share(HALF) if patient else deadline)
+        if first.proof is Proof.OPTIMAL or not patient:
+            return first
     solver = solver_for(problem.model, deadline)
     if not solver.fits:
-        return _beyond(problem, deadline)
+        return first or _beyond(problem, deadline)
     solver.tell_bound(problem, deadline)
     if problem.objective is Objective.MAX_HEADROOM and (math.isfinite(problem.caps.cpu) or math.isfinite(problem.caps.memory_bytes)):
         most = most_headroom(problem, solver, deadline)
@@ -71,16 +84,36 @@ def exact(problem: Problem, deadline: Deadline) -> Found:
             return nothing_fits(problem, solver, deadline)
         return most
     goal = LEAST_BYTES if problem.objective is Objective.MIN_MEMORY else LEAST_CPU
-    quickly = run(Method.ANYTIME, problem, deadline.share(FIRST_SHARE)).points if solver.large else ()
+    if solver.large and first is None:
+        first = run(Method.ANYTIME, problem, deadline.share(FIRST_SHARE))
+        if first.proof is Proof.OPTIMAL and problem.caps.admit(first.best):
+            return first
     points, complete = solver.points(problem.caps, goal, deadline)
     within = [point for point in points if problem.caps.admit(point)]
     if not complete:
-        return best_so_far(problem, staircase((*quickly, *points)), deadline)
+        return _stronger(best_so_far(problem, staircase((*(first.points if first else ()), *points)), deadline), first)
     if not within:
         return nothing_fits(problem, solver, deadline)
     best = choose(problem, within)
     value = objective_value(problem, best)
     return Found(best, points, Proof.OPTIMAL, value if math.isfinite(value) else None, ALL_TREES)
+
+
+def one_number(problem: Problem) -> bool:
+    """Whether the search by rising cost (`cheapest_first`), which `anytime` has, is likely to prove more than tables of all connected sets: it
+    minimises CPU alone, and where connected sets are few, tables are as quick and say more."""
+    graph = problem.model.graph
+    if problem.objective is not Objective.MIN_CPU or problem.caps.memory_bytes < math.inf or len(graph) <= TABLED or graph.tables:
+        return False
+    near = np.array(graph.neighbours if len(graph) <= MAX_BITS else (), np.int64)
+    return not list_connected(near, FEW_SETS)[0].size
+
+
+def _stronger(found: Found, first: Found | None) -> Found:
+    """A search that did not end, with the better of its bound and an earlier one. Both are of the objective that is minimised."""
+    if first is None or first.bound is None or found.bound is None or found.proof is not Proof.BOUNDED:
+        return found
+    return replace(found, bound=max(found.bound, first.bound))
 
 
 def _beyond(problem: Problem, deadline: Deadline) -> Found:

@@ -1,9 +1,9 @@
 """What no join tree can go below, in CPU and in memory, for graphs too large for an exact search.
 
 Problem: a lower bound of the least CPU (and least memory, and an upper bound of the most headroom) of any join tree.
-Method: a relaxation of trees to prefix codes, which follows, and what the first joins cost (`core_bound`): the better of the two. Guarantee: never
-above the optimum. Complexity: O(streams · predicates), plus one minimum cut per predicate where that tightens it, plus that of `core_bound`. No paper
-of this project has one; the argument follows.
+Method: a relaxation of trees to prefix codes. It takes next to no time and needs no plan; `cheapest_first`, which does, is closer. Guarantee: never
+above the optimum. Complexity: O(streams · predicates), plus one minimum cut per predicate where that tightens it. No paper of this project has one;
+the argument follows.
 
 An arrival of stream i is joined with more and more streams until it is part of the output: it runs through sets
 {i} = U_0 ⊂ U_1 ⊂ … ⊂ all, inside i's own join first, then in the pipelines of that join's output, and so on to the root. Each U_k
@@ -40,7 +40,6 @@ from numpy.typing import NDArray
 from models.request import Objective
 from solvers.common.deadline import NEVER, Deadline
 from solvers.common.tolerances import ROUNDED_DOWN, SUMMED_DOWN
-from solvers.jtree.core_bound import core_excess
 from solvers.jtree.search import Problem
 from solvers.model.cost import CostModel
 from solvers.model.graph import JoinGraph, bits
@@ -278,9 +277,7 @@ def cpu_lower_bound(model: CostModel, deadline: Deadline = NEVER) -> float:
         for component in parts:
             least = min(model.size(other) for other in parts if other != component)
             terms.append(model.rate(component) * (costs.probe + costs.scan * least))
-    # What every plan pays, and what the first joins of all trees cost beyond that.
-    shared = [costs.join * model.rate(graph.all), *(base * rate for rate in graph.rates), core_excess(model, deadline)]
-    return max(math.fsum(terms), math.fsum(shared)) * ROUNDED_DOWN
+    return math.fsum(terms) * ROUNDED_DOWN
 
 
 def _always_kept(graph: JoinGraph) -> int:

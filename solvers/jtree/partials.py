@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -19,19 +20,21 @@ from solvers.jtree.compiled.cached import KeyPredicates, cached_partials
 from solvers.jtree.compiled.compiling import Floats, Ints
 from solvers.jtree.compiled.cost import kept_excess
 from solvers.jtree.compiled.orders import join_excess, scratch_for
+from solvers.jtree.compiled.paying import cache_could_pay
 from solvers.jtree.compiled.questions import LEAST_CPU, Limits
-from solvers.jtree.compiled.sets import place_of
+from solvers.jtree.compiled.sets import Sets, place_of
 from solvers.jtree.component import Component, component_of
 from solvers.model.attributes import Attributes
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
 from solvers.model.probe_order import Orders
 
-__all__ = ["JoinCosts", "key_predicates", "least_cpu_of_all"]
+__all__ = ["JoinCosts", "join_costs", "key_predicates", "least_cpu_of_all"]
 
 MAX_SETS = 4_200  # connected sets: a star of 13 streams
 MAX_WORK = 100_000_000  # pairs of sets times predicates: a tenth of a second
 MAX_STREAMS = 12  # a chain of 12 takes two milliseconds, one of 16 fifteen times as long
+MAX_INPUTS = 8  # of a join of which it is asked whether a cache could pay: some 0.2 ms
 AT_ONCE_SETS = 200  # up to which it takes less time than to start a timer
 
 
@@ -56,8 +59,13 @@ def key_predicates(part: Component, attributes: Attributes) -> KeyPredicates:
 def _partials(part: Component, attributes: Attributes, stop: Ints) -> Floats:
     """For every set of the part what it counts for as a partial result where caches are allowed."""
     costs = part.model.costs
-    scans = bool(costs.scan) and not all(equality for _, _, equality in attributes.sides)
+    scans = _scans(part.model)
     return cached_partials(part.sets, key_predicates(part, attributes), part.prices.made, costs.insert + costs.delete, scans, stop)
+
+
+def _scans(model: CostModel) -> bool:
+    """Whether some probe may have to scan: one between streams that no equality joins."""
+    return bool(model.costs.scan) and model.graph.equal_neighbours != model.graph.neighbours
 
 
 def least_cpu_of_all(model: CostModel, attributes: Attributes, enough: float, deadline: Deadline, memory_bytes: float = math.inf) -> float | None:
@@ -89,28 +97,52 @@ def _least_excess(part: Component, attributes: Attributes, enough: float, memory
     return part.least_with_partials(partial, limits, stop)
 
 
+def join_costs(model: CostModel, attributes: Attributes) -> JoinCosts | None:
+    """What single joins cost; None where the graph is too large, or not connected."""
+    graph = model.graph
+    if graph.tables or len(graph.components) > 1 or len(graph) > MAX_STREAMS:
+        return None
+    part = component_of(model, graph.all, MAX_SETS)
+    return None if part is None else JoinCosts(part, attributes)
+
+
 class JoinCosts:
     """What single joins of a small connected graph cost above what every plan pays: with the best probe orders, and at least with any caches."""
 
-    def __init__(self, model: CostModel, attributes: Attributes) -> None:
-        part = component_of(model, model.graph.all, MAX_SETS)
-        assert part is not None, "a small graph"
-        self._part = part
+    def __init__(self, part: Component, attributes: Attributes) -> None:
+        self._part, self._attributes = part, attributes
         self.base = part.base
         """The CPU that every plan pays."""
         self._place = {stream: k for k, stream in enumerate(part.streams)}
-        self._with_caches = part.sets._replace(partial=_partials(part, attributes, np.zeros(2, np.int64)))
         self._scratch = scratch_for(len(part.streams))
+
+    @cached_property
+    def _with_caches(self) -> Sets:
+        return self._part.sets._replace(partial=_partials(self._part, self._attributes, np.zeros(2, np.int64)))
+
+    @cached_property
+    def _keys(self) -> KeyPredicates:
+        return key_predicates(self._part, self._attributes)
 
     def _local(self, mask: int) -> int:
         return sum(1 << self._place[i] for i in bits(mask))
+
+    def _places(self, blocks: Sequence[int]) -> Ints:
+        return np.array([place_of(self._part.sets, self._local(block)) for block in blocks], np.int64)
 
     def excess(self, blocks: Sequence[int], with_caches: bool = False) -> float:
         """Of a join of these sets; with caches at least so much."""
         part = self._part
         sets = self._with_caches if with_caches else part.sets
-        places = np.array([place_of(sets, self._local(block)) for block in blocks], np.int64)
-        return float(join_excess(sets, part.prices, places, len(blocks), self._local(sum(blocks)), self._scratch))
+        return float(join_excess(sets, part.prices, self._places(blocks), len(blocks), self._local(sum(blocks)), self._scratch))
+
+    def cache_could_pay(self, blocks: Sequence[int]) -> bool:
+        """Whether a join of these sets could cost less with caches, in any probe orders, than it costs without in the best ones."""
+        if len(blocks) <= 2:
+            return False
+        if len(blocks) > MAX_INPUTS or _scans(self._part.model):
+            return True
+        return bool(cache_could_pay(self._part.sets, self._part.prices, self._keys, self._places(blocks)))
 
     def kept(self, mask: int) -> float:
         """Of keeping a join's output."""

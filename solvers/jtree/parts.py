@@ -23,7 +23,7 @@ from solvers.model.cost import CostModel
 from solvers.model.point import Caps, Point, point_of
 from solvers.model.tree import Join, Tree, joins, leaf_mask
 
-__all__ = ["AnySolver", "Solver", "affordable_sets", "solver_for"]
+__all__ = ["PATIENT", "AnySolver", "Solver", "affordable_sets", "solver_for"]
 
 LARGE_TABLE = 100_000  # connected sets of a part, from which its search takes seconds
 PATIENT = 4.0  # seconds granted, from which on larger tables are worth their time

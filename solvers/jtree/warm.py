@@ -16,11 +16,13 @@ from itertools import combinations, pairwise
 from models.request import Costs, Method, Objective
 from solvers.common.deadline import Deadline
 from solvers.jtree.anytime import anytime
+from solvers.jtree.cheapest_first import cheapest
 from solvers.jtree.compiled.binary_tree import best_binary_tree
+from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.linearised import linearised
 from solvers.jtree.compiled.orders import best_mjoin_orders
 from solvers.jtree.exact import exact, frontier_search
-from solvers.jtree.partials import JoinCosts, least_cpu_of_all
+from solvers.jtree.partials import join_costs, least_cpu_of_all
 from solvers.jtree.registry import module_of
 from solvers.jtree.search import Problem
 from solvers.jtree.star import best_of_star
@@ -34,6 +36,7 @@ __all__ = ["SMALL", "load_libraries", "warm"]
 SMALL = 8  # streams of a graph whose exact search ends in milliseconds
 WIDE = 15  # streams of an mjoin that is too wide for the small table of unions
 DENSE = 13  # streams of a clique with so many connected sets that a few of them are searched first
+QUICK = 0.01  # seconds' worth of work of a search that uses whatever it is given
 ENOUGH = 10.0  # seconds for each search below, compiling not counted; none takes one second
 
 
@@ -88,10 +91,12 @@ def warm(large: bool = True) -> None:
         if n <= SMALL:
             attributes = _attributes(model.graph)
             least_cpu_of_all(model, attributes, math.inf, Deadline.after(ENOUGH))
-            costs = JoinCosts(model, attributes)
+            costs = join_costs(model, attributes)
+            assert costs is not None
             costs.excess([0b1, 0b10, 0b1100], with_caches=True)
             costs.kept(0b11)
             costs.orders([0b1, 0b10, 0b1100])
+            costs.cache_could_pay([0b1, 0b10, 0b1100])
         if large:
             best_mjoin_orders(model, model.graph.all)
             best_binary_tree(model, model.graph.all)
@@ -100,7 +105,9 @@ def warm(large: bool = True) -> None:
     if large:
         dense = CostModel(_graph(list(combinations(range(DENSE), 2))), Costs())
         exact(Problem(dense), Deadline.after(ENOUGH))
-        best_of_star(CostModel(replace(_graph([(0, i) for i in range(1, SMALL)]), observed=()), Costs()), Deadline.after(ENOUGH))
+        star = CostModel(replace(_graph([(0, i) for i in range(1, SMALL)]), observed=()), Costs())
+        best_of_star(star, Deadline.after(ENOUGH))
+        cheapest(Ledger(star), 1.0, replace(Deadline.after(ENOUGH), granted=QUICK))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import islice
 
 from models.plan import Proof, Shortfall, Termination
@@ -49,7 +50,7 @@ def explain(problem: Problem, outcome: Outcome, priced: PricedTree, shortfall: S
         *said,
         *_kept_subresults(problem.model, priced),
         *_probe_orders(problem.model, priced),
-        *_scanned_states(problem.model, priced),
+        *islice(_scanned_states(problem.model, priced), SENTENCES_PER_TOPIC),
         *islice(reasons(problem, priced, outcome.cached.misses if outcome.cached else {}), TABLES_EXPLAINED),
     ]
 
@@ -147,18 +148,17 @@ def _first_step(model: CostModel, join: PricedJoin, k: int) -> str:
     return f"{who} probes {first} before {second} although that leaves {here} instead of {there}: the steps after it cost less."
 
 
-def _scanned_states(model: CostModel, priced: PricedTree) -> list[str]:
+def _scanned_states(model: CostModel, priced: PricedTree) -> Iterator[str]:
     """States of binary joins that have no index although one could serve."""
-    sentences = []
     for join in priced.joins:
         if len(join.blocks) != 2:
             continue
+        arriving = [pipeline.probes[0].rate_in if pipeline.probes else 0.0 for pipeline in join.pipelines]
         for k, block in enumerate(join.blocks):
             other = join.blocks[1 - k]
             if join.states[k].kept and not join.states[k].indexed and model.graph.hashable(other, block) and other & ~model.graph.tables:
-                arrivals, probes = words.amount(model.rate(block)), words.amount(model.rate(other))
-                sentences.append(f"{_label(model, block)} is scanned, not indexed: {arrivals} arrivals a second, {probes} probes.")
-    return sentences[:SENTENCES_PER_TOPIC]
+                arrivals, probes = words.amount(arriving[k]), words.amount(arriving[1 - k])
+                yield f"{_label(model, block)} is scanned, not indexed: {arrivals} arrivals a second, {probes} probes."
 
 
 def warnings_of(problem: Problem, priced: PricedTree, tables: list[TableAccess]) -> list[str]:

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from models.plan import Termination
 from models.request import Objective
 from solvers.caches.claims import can_exist
-from solvers.caches.given import cached_at
 from solvers.caches.in_plans import Known, caches_in_plans
 from solvers.common.deadline import Deadline
 from solvers.jtree.choice import choose
@@ -42,8 +41,8 @@ class Attempt:
     """A plan that could run instead."""
 
     way: Way
-    outcome: Outcome
-    """The same, to be written down."""
+    outcome: Outcome | None = None
+    """The same, to be written down; None where it is the way as it is priced, which whoever judges it does anyway."""
     drops: bool = False
     """Whether it is what runs without caches that lose."""
 
@@ -92,19 +91,12 @@ def _of_the_same_tree(question: Question, best_orders: Tree, known: Known, deadl
     now, way = question.now, question.way
     with_caches = {place.join for place in way.places}
     tree = reordered(now, way.tree, with_caches, deadline) if with_caches else best_orders
-    yield _in_places(now, Way(tree, way.places))
+    yield Attempt(Way(tree, way.places))
     caches = reconsidered(question)
     if caches.dropped:
-        yield replace(_in_places(now, Way(way.tree, caches.kept)), drops=True)
+        yield Attempt(Way(way.tree, caches.kept), drops=True)
     if caches.select:
         yield _attempt(now, _with_caches(question, best_orders, known, deadline))
-
-
-def _in_places(problem: Problem, way: Way) -> Attempt:
-    """A way without allowances, written down."""
-    point = point_of(problem.model, way.tree)
-    cached = cached_at(problem, problem.model.price(way.tree), way.places) if way.places else None
-    return Attempt(way, of_shape(point, cached))
 
 
 def _with_caches(question: Question, best_orders: Tree, known: Known, deadline: Deadline) -> Outcome:

@@ -70,7 +70,7 @@ class Judged:
 
 def judge(question: Question, way: Way, deadline: Deadline, drops: bool = False) -> Judged:
     """Whether to change to this way. `drops`: it is what runs, less caches that cost more than they save."""
-    now = price(question.now, way)
+    now = question.running if _runs(question, way) else price(question.now, way)
     kind, work = kind_of(question.running, now), building(now, question.running.kept)
     if kind is ChangeKind.NONE:
         return Judged(Verdict.SAME, kind, 0.0, 0.0, now, work, roomy(now, question.thresholds.error))
@@ -87,6 +87,11 @@ def judge(question: Question, way: Way, deadline: Deadline, drops: bool = False)
     else:
         verdict = Verdict.DROPS if drops else _by_gain(question, now, gains, work)
     return Judged(verdict, kind, gains[0], gains[1], now, work, room)
+
+
+def _runs(question: Question, way: Way) -> bool:
+    """Whether the way is the one that runs, with the algorithms that it would be given now: it is priced already."""
+    return way == question.running.way and question.running.problem is question.now
 
 
 def _for_eased(question: Question, way: Way, deadline: Deadline) -> Way:

@@ -149,7 +149,7 @@ def test_anytime_is_never_worse_than_two_layer(shape: str, tight: bool) -> None:
 def test_large_graphs_have_a_plan_and_a_bound_below_it(n: int, shape: str) -> None:
     model = keyed_model(n, n, shape)
     found = anytime(Problem(model), Deadline.after(1.0))
-    assert found.proof is Proof.BOUNDED
+    assert found.proof in (Proof.BOUNDED, Proof.OPTIMAL)
     assert found.bound is not None
     assert 0.0 < found.bound <= found.best.cpu
     assert set(bits(model.graph.all)) == set(range(n))
@@ -160,7 +160,7 @@ def test_large_graphs_have_a_plan_and_a_bound_below_it(n: int, shape: str) -> No
 def test_large_graphs_come_to_an_end_and_are_not_worse_than_two_layer(n: int) -> None:
     """With time enough, so that a busy machine does not decide; how well time limits are kept is for `tests.bench.bench_deadlines` to say."""
     problem = Problem(keyed_model(7, n))
-    found, other = anytime(problem, Deadline.after(300.0)), two_layer(problem, Deadline.after(300.0))
+    found, other = anytime(problem, replace(Deadline.after(300.0), granted=1.0)), two_layer(problem, Deadline.after(300.0))
     assert found.termination is other.termination is Termination.COMPLETE
     assert found.best.cpu <= other.best.cpu * ROUNDED
 
@@ -171,7 +171,7 @@ def test_a_search_that_is_cut_is_not_worse_than_two_layer_in_the_same_time(n: in
     problem = Problem(keyed_model(7, n, shape))
     monkeypatch.setattr(deadlines, "time", Looks())
     monkeypatch.setattr(shapes, "time", Looks())
-    found = anytime(problem, Deadline.after(looks))
+    found = anytime(problem, replace(Deadline.after(looks), granted=1.0))
     assert found.best.cpu <= two_layer(problem, Deadline.after(looks)).best.cpu * ROUNDED
 
 
@@ -266,7 +266,7 @@ def test_a_longer_time_limit_pays_for_more_regions(monkeypatch: pytest.MonkeyPat
         return solve_region(*given, **named)
 
     monkeypatch.setattr(anytime_module, "solve_region", counted)
-    model = keyed_model(7, 40)
+    model = mixed_model(7, 40)  # sub-joins are observed, so that no proof ends it
     costs = []
     for granted in (0.5, 2.0):
         solved.append(0)

@@ -10,12 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.plan import Proof
 from models.request import Costs, Query
 from solvers.common.deadline import Deadline
-from solvers.jtree.compiled.ledger import Ledger
-from solvers.jtree.core_bound import core_excess
-from solvers.jtree.exact import exact
 from solvers.jtree.greedy_tree import greedy_tree
 from solvers.jtree.lower_bound import (
     FRACTION,
@@ -27,14 +23,14 @@ from solvers.jtree.lower_bound import (
     memory_lower_bound,
     smallest_joins,
 )
-from solvers.jtree.search import Problem, make_join
+from solvers.jtree.search import make_join
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
 from solvers.model.point import Caps, point_of
 from solvers.model.probe_order import best_orders
 from solvers.model.sensitivity import headroom
 from solvers.model.tree import Tree
-from tests.graphs import queries, random_graph
+from tests.graphs import queries
 from tests.solvers.brute_force import every_plan
 from tests.solvers.compiled.cases import a_query, any_costs
 from tests.solvers.reference import Reference
@@ -180,26 +176,3 @@ def test_the_bound_is_the_same_in_any_order_of_the_predicates() -> None:
 
 
 _FIELDS = ("names", "rates", "window_seconds", "window_tuples", "row_windows", "tuple_bytes", "edges", "observed")
-
-
-@pytest.mark.parametrize("n", [7, 9, 11, 13])
-@pytest.mark.parametrize("shape", ["chain", "star", "cycle", "snowflake", "random"])
-def test_no_tree_costs_less_than_its_first_joins_are_said_to(n: int, shape: str) -> None:
-    for seed in range(4):
-        rng = random.Random(f"{n}{shape}{seed}")
-        query = random_graph(
-            rng, n, shape, windows=(10.0, 60.0, 300.0), log_selectivity=(-3.5, -2.0), rows=0.2, theta=rng.choice([0.0, 0.2]), equalities=0.1
-        )
-        model = CostModel(join_graph(query), rng.choice(COSTS))
-        best = exact(Problem(model), Deadline.after(60.0))
-        assert best.proof is Proof.OPTIMAL
-        ledger = Ledger(model)
-        assert ledger.common + core_excess(model) <= best.best.cpu * ROUNDED
-
-
-def test_first_joins_bound_what_tiny_sets_hide() -> None:
-    # Cycles make large sets tiny, so that without its first joins a tree would cost nothing beyond what every plan pays.
-    query = random_graph(random.Random(24000), 24, "random", windows=(10.0, 60.0, 300.0), log_selectivity=(-3.5, -2.0))
-    model = CostModel(join_graph(query), Costs())
-    ledger = Ledger(model)
-    assert cpu_lower_bound(model) > ledger.common + 0.3 * (point_of(model, greedy_tree(model, model.graph.all)).cpu - ledger.common)

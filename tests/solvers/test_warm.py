@@ -24,11 +24,15 @@ before = compiled()
 assert sum(before.values()) > 5, before
 
 from models.request import Method, Objective, Options, PlanRequest, Resources
+from solvers.frontier import frontier
 from solvers.planner import plan
 from tests.graphs import random_graph
 
-for n, shape in ((5, "random"), (9, "clique"), (12, "star"), (13, "clique"), (16, "chain"), (50, "random")):
-    query = random_graph(random.Random(n), n, shape, log_selectivity=(-2, -1), theta=0.2, rows=0.2)
+THETA = ((5, "random"), (9, "clique"), (12, "star"), (13, "clique"), (16, "chain"), (50, "random"))
+for n, shape, theta in (*((n, shape, 0.2) for n, shape in THETA), (5, "chain", 0.0), (9, "star", 0.0)):
+    query = random_graph(random.Random(n), n, shape, log_selectivity=(-2, -1), theta=theta, rows=0.2)
+    if n < 10:
+        frontier(PlanRequest(query=query))
     for method in Method:
         if method is Method.CP_SAT or (n > 16 and method is Method.MJOIN):
             continue

@@ -40,8 +40,8 @@ class _Node:
 
 
 class _Search:
-    def __init__(self, program: Program, deadline: Deadline) -> None:
-        self.program, self.deadline = program, deadline
+    def __init__(self, program: Program, deadline: Deadline, below: float) -> None:
+        self.program, self.deadline, self.below = program, deadline, below
         self.capped = math.isfinite(program.memory_bytes)
         self.usable = frozenset(program.useful)
         self.members = {g: tuple(i for i in group if i in self.usable) for g, group in enumerate(program.members)}
@@ -49,6 +49,11 @@ class _Search:
         self.slack = SAME_COST * program.cost_without_caches
         self.best: tuple[float, int, Choice] = (program.cost(()), 0, ())
         self.seen: set[Choice] = set()
+
+    @property
+    def to_beat(self) -> float:
+        """What costs this much or more is of no use."""
+        return min(self.best[0], self.below) - self.slack
 
     def offer(self, choice: Choice) -> None:
         """A choice that covers nothing twice, made feasible and kept if it is the best so far."""
@@ -93,9 +98,9 @@ class _Search:
         return result
 
 
-def branch_and_bound(program: Program, deadline: Deadline, max_nodes: int = MAX_NODES) -> Selection:
-    """The optimum, or the best choice found with its bound."""
-    search = _Search(program, deadline)
+def branch_and_bound(program: Program, deadline: Deadline, max_nodes: int = MAX_NODES, below: float = math.inf) -> Selection:
+    """The optimum, or the best choice found with its bound. Who has no use for a choice that costs `below` or more is spared the search for one."""
+    search = _Search(program, deadline, below)
     if not search.members:
         cost = program.cost(())
         return Selection((), cost, cost, True)
@@ -107,20 +112,20 @@ def branch_and_bound(program: Program, deadline: Deadline, max_nodes: int = MAX_
     ]
     while waiting and count < max_nodes and not deadline.expired():
         bound, _, node, shares, weights, price = heapq.heappop(waiting)
-        if bound >= search.best[0] - search.slack:
+        if bound >= search.to_beat:
             waiting = []
             break
         steps = ROOT_STEPS if count == 0 else NODE_STEPS
         bound, split, branch = _bound(search, node, shares, weights, price, steps)
         count += 1
-        if branch is None or bound >= search.best[0] - search.slack:
+        if branch is None or bound >= search.to_beat:
             continue
         for child in _children(search, node, branch):
             heapq.heappush(waiting, (bound, next(numbers), child, *split))
     value = search.best[0]
-    # Nodes within the slack of the best were not looked into.
-    bound = max(0.0, min([value, *(entry[0] for entry in waiting)]) - search.slack)
-    return Selection(search.best[2], value, bound, not waiting)
+    # Nodes within the slack of the best, or of what is asked for, were not looked into.
+    bound = max(0.0, min([value, below, *(entry[0] for entry in waiting)]) - search.slack)
+    return Selection(search.best[2], value, bound, not waiting and value <= below)
 
 
 def _children(search: _Search, node: _Node, group: int) -> list[_Node]:
@@ -170,7 +175,7 @@ def _bound(
         elif step % 3 == 2:
             scale /= 2.0
         gap = search.best[0] - value
-        if gap <= search.slack:
+        if value >= search.to_beat:
             break
         shares, weights, price = _stepped(search, undecided, used, (shares, weights, price), scale * gap, free)
     value, split, branch = best

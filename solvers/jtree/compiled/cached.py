@@ -29,7 +29,7 @@ import numpy as np
 from solvers.jtree.compiled.compiling import Floats, Ints, released
 from solvers.jtree.compiled.sets import Sets, find, lowest, popcount
 
-__all__ = ["KeyPredicates", "cached_partials"]
+__all__ = ["Classes", "KeyPredicates", "cached_partials", "classify", "least_new_keys", "no_classes"]
 
 
 class KeyPredicates(NamedTuple):
@@ -47,28 +47,46 @@ class KeyPredicates(NamedTuple):
     """Per attribute: min(window, distinct, 1)."""
 
 
-@released
-def classes(predicates: KeyPredicates, mask: int, root: Ints) -> None:
-    """For every attribute one of its class inside the set: attributes that equalities inside it connect have one value."""
-    for a in range(root.size):
-        root[a] = a
-    changed = True
-    while changed:
-        changed = False
-        for p in range(predicates.left.size):
-            if predicates.equality[p] and mask >> predicates.left[p] & 1 and mask >> predicates.right[p] & 1:
-                a, b = root[predicates.left_attribute[p]], root[predicates.right_attribute[p]]
-                if a != b:
-                    low, high = min(a, b), max(a, b)
-                    for c in range(root.size):
-                        if root[c] == high:
-                            root[c] = low
-                    changed = True
+class Classes(NamedTuple):
+    """For each of several sets, a row each, which attributes have one value in it."""
+
+    root: Ints
+    """Per attribute the first of its class: equalities inside the set connect them."""
+    new_values: Floats
+    """Per root the least new values a second of its class; the same for the least values."""
+    values: Floats
 
 
 @released
-def least_new_keys(predicates: KeyPredicates, visited: int, segment: int, before: Ints, inside: Ints, part: Ints) -> float:
-    """At least so many new keys a second where the segment is looked up after `visited`; −1 where it cannot be."""
+def no_classes(rows: int, predicates: KeyPredicates) -> Classes:
+    """Room for the classes of so many sets."""
+    attributes = predicates.values.size
+    return Classes(np.empty((rows, attributes), np.int64), np.empty((rows, attributes)), np.empty((rows, attributes)))
+
+
+@released
+def classify(predicates: KeyPredicates, mask: int, into: Classes, row: int) -> None:
+    """Work out the classes of one set."""
+    root, new_values, values = into.root[row], into.new_values[row], into.values[row]
+    attributes = root.size
+    for a in range(attributes):
+        root[a], new_values[a], values[a] = a, predicates.new_values[a], predicates.values[a]
+    for p in range(predicates.left.size):
+        if predicates.equality[p] and mask >> predicates.left[p] & 1 and mask >> predicates.right[p] & 1:
+            one, other = root[predicates.left_attribute[p]], root[predicates.right_attribute[p]]
+            if one != other:
+                low, high = min(one, other), max(one, other)
+                for a in range(high, attributes):
+                    if root[a] == high:
+                        root[a] = low
+                new_values[low] = min(new_values[low], new_values[high])
+                values[low] = min(values[low], values[high])
+
+
+@released
+def least_new_keys(predicates: KeyPredicates, known: Classes, u: int, x: int, visited: int, segment: int, part: Ints) -> float:
+    """At least so many new keys a second where the segment is looked up after `visited`; −1 where it cannot be. Their classes are in rows u and x."""
+    before, inside = known.root[u], known.root[x]
     part[:] = -1
     most, product, any_part = 0.0, 1.0, False
     for p in range(predicates.left.size):
@@ -79,19 +97,15 @@ def least_new_keys(predicates: KeyPredicates, visited: int, segment: int, before
             continue
         if not predicates.equality[p]:
             return -1.0
-        known = part[inside[inner]]
-        if known >= 0:
-            if known != before[outer]:
+        origin = before[outer]
+        if part[inside[inner]] >= 0:
+            if part[inside[inner]] != origin:
                 return -1.0
             continue
-        part[inside[inner]] = before[outer]
-        rate, least = np.inf, 1.0
-        for a in range(before.size):
-            if before[a] == before[outer]:
-                rate, least = min(rate, predicates.new_values[a]), min(least, predicates.values[a])
+        part[inside[inner]] = origin
         any_part = True
-        most = max(most, rate)
-        product *= least
+        most = max(most, known.new_values[u, origin])
+        product *= min(1.0, known.values[u, origin])
     # Parts of less than one value make the product smaller than the largest part.
     return most * product if any_part else -1.0
 
@@ -110,23 +124,24 @@ def cached_partials(sets: Sets, predicates: KeyPredicates, made: float, update: 
             x = lowest(open_)
             open_ &= open_ - 1
             upkeep[s] = min(upkeep[s], upkeep[find(keys, places, multiplier, shift, masks[s] | (1 << x))])
-    attributes = predicates.values.size
-    inside = np.empty((total, attributes), np.int64)
+    known = no_classes(total, predicates)
     for s in range(total):
-        classes(predicates, masks[s], inside[s])
-    part = np.empty(attributes, np.int64)
+        classify(predicates, masks[s], known, s)
+    part = np.empty(predicates.values.size, np.int64)
+    # No key has fewer new values a second than this: sets with fewer lookups, often most of them, need no look at their segments.
+    fewest = predicates.new_values.min() * predicates.values.min() ** predicates.left.size
     for u in range(total - 1):
         if stop[0]:
             partial[:] = 0.0
             return partial
         lookups = sizes[u] * paces[u]
-        if not lookups > 0.0:
+        if not lookups > fewest:
             continue
         for x in range(n, total - 1):
             segment = masks[x]
             if segment & masks[u] or segment & arounds[u] == 0:
                 continue
-            new_keys = least_new_keys(predicates, masks[u], segment, inside[u], inside[x], part)
+            new_keys = least_new_keys(predicates, known, u, x, masks[u], segment, part)
             if new_keys < 0.0 or new_keys >= lookups:
                 continue
             miss = new_keys / lookups

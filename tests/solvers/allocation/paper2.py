@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from models.allocation import AllocationMethod
 from models.request import Costs, Query
 from solvers.allocation.freshness import least_cost_stays
-from solvers.allocation.heuristics import HEURISTICS
+from solvers.allocation.heuristics import HEURISTICS, Heuristic
 from solvers.allocation.jaqpot import jaqpot
 from solvers.allocation.joint import joint
 from solvers.allocation.productivity import Path, Step, path_of_steps
@@ -88,13 +89,13 @@ class Case:
     def results(self, units: list[float]) -> float:
         return math.fsum(path.output * amount for path, amount in zip(self.paths, units, strict=True))
 
-    def throughputs(self, capacity: float) -> dict[str, float]:
+    def throughputs(self, capacity: float, heuristics: Mapping[AllocationMethod, Heuristic] = HEURISTICS) -> dict[str, float]:
         """Results per second of every policy; JAQPOT and the joint optimum keep freshness as far as there is capacity."""
         result = {
             "joint optimum": self.results(joint(capacity, self.paths, self.required).units),
             "JAQPOT": self.results(jaqpot(capacity, self.paths, self.required)[0]),
         }
-        for name, heuristic in HEURISTICS.items():
+        for name, heuristic in heuristics.items():
             result[POLICIES[name]] = math.fsum(heuristic(capacity, self.paths).output)
         return result
 
@@ -122,14 +123,15 @@ def path_table(model: CostModel, priced: PricedTree, kept: dict[int, int]) -> li
     return paths
 
 
-def table_3(rng: random.Random, name: str, tolerance: float) -> Case:
-    """A plan of this shape with figures from Table 3."""
+def table_3(rng: random.Random, name: str, tolerance: float, contract_sizes: bool = False) -> Case:
+    """A plan of this shape with figures from Table 3; with `contract_sizes` kept subresults hold what follows from their inputs instead."""
     n = 5 if name == "five" else 4
-    return Case.of(
-        [rng.uniform(300, 1200) for _ in range(n)],
-        [rng.randint(200, 5000) for _ in range(n)],
-        [rng.randint(200, 5000) for _ in range(n - 2)],
-        [rng.uniform(0.01, 0.1) for _ in range(n - 1)],
-        name,
-        tolerance,
-    )
+    rates = [rng.uniform(300, 1200) for _ in range(n)]
+    rows = [rng.randint(200, 5000) for _ in range(n)]
+    inner = [rng.randint(200, 5000) for _ in range(n - 2)]
+    selectivities = [rng.uniform(0.01, 0.1) for _ in range(n - 1)]
+    if contract_sizes:
+        held = {k: rows[k] * rows[k + 1] * selectivities[k] for k in (0, 2) if k + 1 < n}
+        later = held[0] * rows[2] * selectivities[1] if name == "linear" else held[2]
+        inner = [max(1, round(size)) for size in (held[0], later, held[0] * held[2] * selectivities[1])[: n - 2]]
+    return Case.of(rates, rows, inner, selectivities, name, tolerance)

@@ -7,7 +7,7 @@ import math
 import random
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -15,11 +15,12 @@ import pytest
 
 from models.plan import EstimateRequest, Plan
 from models.request import PlanRequest, Query
+from solvers.allocation import in_plans
 from solvers.allocation.in_plans import given_shares, share_out, thinning
 from solvers.allocation.neighbours import built, neighbours
 from solvers.common.deadline import Deadline
 from solvers.estimate import estimate
-from solvers.jtree.search import Problem, structure_key
+from solvers.jtree.search import Problem, Shape, shape_of, structure_key
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
 from solvers.model.tree import Tree, joins, leaf_mask
@@ -206,8 +207,26 @@ def test_neighbours_reach_every_tree_there_is() -> None:
             key = tuple(sorted(leaf_mask(node) for node in joins(tree)))
             if key not in reached:
                 reached[key] = tree
-                waiting += (built(model, shape) for shape in neighbours(model, tree))
+                waiting += (built(model, shape) for shape in neighbours(model, shape_of(tree)))
         assert len(reached) == count, shape
+
+
+def test_a_neighbour_that_is_not_built_would_not_have_won(monkeypatch: pytest.MonkeyPatch) -> None:
+    skipped = []
+
+    def remembered(contest: in_plans._Contest, shape: Shape, may_win: Callable[..., bool] = in_plans._Contest.may_win) -> bool:
+        skipped.append(not may_win(contest, shape))
+        return True
+
+    for seed in range(12):
+        query = _query(seed, 3 + seed % 4, freshness=seed % 3 == 0)
+        for cpu in (0.7, 0.1):
+            quick, _ = _starved(query, cpu=cpu)
+            with monkeypatch.context() as patch:
+                patch.setattr(in_plans._Contest, "may_win", remembered)
+                thorough, _ = _starved(query, cpu=cpu)
+            assert quick == thorough
+    assert len(skipped) > sum(skipped) > 300
 
 
 def test_freshness_is_met_or_said_not_to_be() -> None:

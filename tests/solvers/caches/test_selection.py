@@ -48,6 +48,16 @@ def test_branch_and_bound_equals_enumeration() -> None:
         assert found.cost == pytest.approx(best.cost, rel=1e-9)
 
 
+def test_branch_and_bound_told_what_is_of_no_use_finds_the_optimum_below_and_claims_nothing_above() -> None:
+    for seed in range(INSTANCES):
+        program = random_program(seed, **features(seed))
+        best = exhaustive(program, soon()).cost
+        loose, tight = (branch_and_bound(program, soon(), below=best * factor) for factor in (1.001, 0.99))
+        assert loose.optimal and loose.cost == pytest.approx(best, rel=1e-9)
+        assert tight.bound is not None and (not tight.optimal or tight.choice == ())
+        assert tight.bound <= best * (1 + 1e-9) and program.feasible(tight.choice)
+
+
 def test_cp_sat_equals_enumeration() -> None:
     for seed in range(INSTANCES):
         program = random_program(seed, **features(seed))

@@ -10,7 +10,7 @@ from itertools import permutations, product
 import pytest
 
 from models.plan import Proof
-from models.request import CacheMode, Options, PlanRequest, Resources
+from models.request import CacheMode, Objective, Options, PlanRequest, Resources
 from solvers.caches.candidates import Pipelines, candidate, prefix_sets, program_of, streams_of
 from solvers.caches.select.branch_and_bound import branch_and_bound
 from solvers.common.deadline import Deadline
@@ -60,8 +60,8 @@ def _orders(problem: Problem, blocks: tuple[int, ...]) -> list[list[tuple[int, .
     return found
 
 
-def _join(problem: Problem, blocks: tuple[int, ...], mode: CacheMode) -> float:
-    """The least CPU of one join over all orders and all caches that may stand together."""
+def _join(problem: Problem, blocks: tuple[int, ...], mode: CacheMode, room: float = math.inf) -> float:
+    """The least CPU of one join over all orders and all caches that may stand together; where memory is short, with shares of theirs as well."""
     model, attributes = problem.model, problem.attributes
     ways = _orders(problem, blocks)
     assert math.prod(map(len, ways)) <= MOST_ORDERS
@@ -83,8 +83,11 @@ def _join(problem: Problem, blocks: tuple[int, ...], mode: CacheMode) -> float:
                             made = candidate(model, attributes, pipelines, k, first, last, kept)
                             if made is not None and made.figures.benefit > 0.0:
                                 listed.append(made)
+        for made in list(listed):
+            fits = room / made.figures.memory_bytes
+            listed += [made.with_share(model, share) for share in (fits, fits / 2.0, 0.7, 0.3) if share < 1.0 and math.isfinite(room)]
         if listed:
-            program, _ = program_of(pipelines, listed, math.inf)
+            program, _ = program_of(pipelines, listed, room)
             found = branch_and_bound(program, Deadline.after(60.0), 100_000)
             assert found.optimal
             best = min(best, join.cpu - program.cost_without_caches + found.cost)
@@ -102,6 +105,44 @@ def least_of_every_plan(problem: Problem, mode: CacheMode = CacheMode.AUTO) -> f
         return min(_join(problem, blocks, mode) + math.fsum(map(least, blocks)) for blocks in partitions(neighbours, mask))
 
     return least(problem.model.graph.all)
+
+
+def least_within(problem: Problem, memory_bytes: float, mode: CacheMode = CacheMode.AUTO) -> float:
+    """The same over plans within a memory cap, caches with some shares of their memory included, for graphs in which no tree has two wide joins."""
+    model, neighbours = problem.model, problem.model.graph.neighbours
+
+    def trees(mask: int) -> list[tuple[tuple[int, ...], ...]]:
+        if mask & (mask - 1) == 0:
+            return [()]
+        found = []
+        for blocks in partitions(neighbours, mask):
+            found += [sum(below, (blocks,)) for below in product(*map(trees, blocks))]
+        return found
+
+    least = math.inf
+    for joins in trees(model.graph.all):
+        held = math.fsum([model.leaves_bytes(), *(model.state_bytes(sum(blocks)) for blocks in joins if sum(blocks) != model.graph.all)])
+        if held <= memory_bytes:
+            assert sum(len(blocks) > 2 for blocks in joins) <= 1
+            least = min(least, math.fsum(_join(problem, blocks, mode, memory_bytes - held) for blocks in joins))
+    return least
+
+
+@pytest.mark.parametrize("mode", [CacheMode.AUTO, CacheMode.PREFIX])
+def test_under_a_memory_cap_no_plan_beats_the_bound_and_most_are_proven(mode: CacheMode) -> None:
+    proven, unlike = [], 0
+    for seed in range(30):
+        request = request_of(seed + 300).model_copy(update={"options": Options(time_limit=100.0, caches=mode)})
+        free, bare = plan(request), plan(request.model_copy(update={"objective": Objective.MIN_MEMORY}))
+        cap = bare.cost.memory_bytes + random.Random(seed).choice((0.02, 0.3, 0.8)) * (free.cost.memory_bytes - bare.cost.memory_bytes) + 1.0
+        made = plan(request.model_copy(update={"resources": Resources(memory_bytes=cap)}))
+        best = least_within(problem_of(request), cap, mode)
+        assert made.qualified and made.bound is not None and made.bound <= best * (1.0 + 1e-9), seed
+        if made.proof is Proof.OPTIMAL:
+            assert made.cost.cpu <= best * (1.0 + 1e-9), seed
+        proven.append(made.proof is Proof.OPTIMAL)
+        unlike += made.cost.cpu > free.cost.cpu * (1.0 + 1e-6)
+    assert sum(proven) >= 24 and unlike >= 10, (sum(proven), unlike)
 
 
 @pytest.mark.parametrize("seed", range(40))

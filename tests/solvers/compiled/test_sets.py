@@ -241,7 +241,7 @@ def test_first_observed_is_the_first_observed_set_inside_every_set() -> None:
 
 
 def test_place_of_a_set_is_where_it_stands_in_the_table() -> None:
-    for _, case in cases(20, 2, 10, salt=4):
+    for _, case in cases(20, 2, 10, salt=4, fourteen=SHAPES):
         for s, mask in enumerate(case.sets.mask.tolist()):
             assert place_of(case.sets, mask) == s
 

@@ -18,11 +18,15 @@ from solvers.planner import problem_of
 from tests.graphs import random_graph
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(32))
 def test_best_chain_of_a_star_is_the_best_of_all_join_trees(seed: int) -> None:
     rng = random.Random(seed)
     query = random_graph(
-        rng, rng.choice((4, 5, 6, 7, 8)), "star", windows=(10.0, 60.0, 300.0), log_selectivity=rng.choice(((-3.0, -1.0), (-2.5, -2.0)))
+        rng,
+        14 if seed >= 30 else rng.choice((4, 5, 6, 7, 8)),
+        "star",
+        windows=(10.0, 60.0, 300.0),
+        log_selectivity=rng.choice(((-3.0, -1.0), (-2.5, -2.0))),
     )
     equal = [predicate.model_copy(update={"op": Comparison.EQ}) for predicate in query.predicates]
     problem = problem_of(PlanRequest(query=query.model_copy(update={"predicates": equal})))

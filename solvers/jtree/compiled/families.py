@@ -1,0 +1,415 @@
+"""Joins of three or more sets by cost, compiled: all of them within a limit that have one given set as their dearest input.
+
+Problem: of all families of sets with A among them, the others no dearer than A, whose join costs no more than a limit, the cost of each, exactly.
+Method: branch and bound over candidates, each in the family or not. What the blocks of a family cost in any larger one is bounded so: each costs what
+it does as an input (`kept.as_input`); its pipeline makes unions of blocks of the family, of known sizes, until it leaves by a candidate; that join
+counts, at its own size, and what follows counts for nothing. A backward pass over the unions finds the least. The candidate by which the
+pipeline that gains most leaves is branched on next: in the family its sizes are known, out of it nobody leaves by it, and the bound rises either
+way. Families are priced with the best probe orders, over all unions.
+
+Guarantee: every family within the limit of up to MOST_BLOCKS blocks is priced once; of wider ones `wide` has a lower bound. Complexity: exponential
+in the number of blocks that the limit pays for; O(2^m · candidates) for each family of m blocks that is looked at.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, released
+from solvers.jtree.compiled.cost import weighted
+from solvers.jtree.compiled.kept import TAKEN, WORK, Kept, Streams, as_input, between, keeping, kept_cost, offer, smallest_beside
+from solvers.jtree.compiled.sets import lowest
+
+__all__ = [
+    "DONE",
+    "MOST_BLOCKS",
+    "NO_ROOM",
+    "STOPPED",
+    "Family",
+    "add_block",
+    "branch",
+    "candidates",
+    "family_room",
+    "joins_with",
+    "least_of_family",
+    "list_usable",
+    "most_wanted",
+    "pipelines",
+    "price",
+    "union_figures",
+    "ways_out",
+]
+
+MOST_BLOCKS = 12  # of a family: 4,096 unions
+DONE, NO_ROOM, STOPPED = 0, 1, 2  # how it ended
+SCANNED, LISTED_AT_ONCE = 64, 8  # unions and candidates that count as one step of work
+
+
+class Family(NamedTuple):
+    """The family at hand, block by block, the candidates for it, and the branchings that led to it. Branchings are numbered from 1."""
+
+    chosen: Ints
+    union: Ints
+    """[m]: the union of the first m blocks; `reach` what it leads to; `size`, and `total`, what these blocks cost as inputs."""
+    reach: Ints
+    size: Floats
+    total: Floats
+    inside: Floats
+    """[m, k]: the smallest join of block k with another of the first m."""
+    cross: Floats
+    """[k, j]: the selectivity between two blocks; `beside` and `hashed`: the blocks that each leads to, and those by an equality."""
+    beside: Ints
+    hashed: Ints
+    rows: Floats
+    """[k, c]: the selectivity between block k and candidate c; infinity where no predicate joins them."""
+    listed: Ints
+    """The candidates."""
+    out: Ints
+    """Of a candidate the branching that ruled it out; 0: none did."""
+    usable: Flags
+    low: Floats
+    """What a candidate adds at least."""
+    blocks_at: Ints
+    """Of a branching: how many blocks the family has, the candidate it is about (−1: none), what was tried: nothing, with it, without it."""
+    about: Ints
+    tried: Ints
+    reaches: Ints
+    """By union of blocks, this and what follows: the blocks it leads to, those by an equality, its size, what it costs to go on from it."""
+    hashes: Ints
+    sizes: Floats
+    to_go: Floats
+    to_leave: Floats
+    """The smallest join of the union with a candidate, and `leaving` which; `best`: by which the best way on from here leaves, −1 where by none."""
+    leaving: Ints
+    best: Ints
+    factor: Floats
+    wide: Floats
+    """One figure: what joins of more than MOST_BLOCKS blocks cost at least, of those that were met."""
+
+
+@released
+def family_room(most: int, words: int) -> Family:
+    """Room for families from up to `most` candidates."""
+    m, unions = MOST_BLOCKS + 1, 1 << MOST_BLOCKS
+    frames = most + MOST_BLOCKS + 2
+    return Family(
+        chosen=np.zeros(m, np.int64),
+        union=np.zeros((m + 1, words), np.int64),
+        reach=np.zeros((m + 1, words), np.int64),
+        size=np.zeros(m + 1),
+        total=np.zeros(m + 1),
+        inside=np.full((m + 1, m + 1), np.inf),
+        cross=np.ones((m, m)),
+        beside=np.zeros(m, np.int64),
+        hashed=np.zeros(m, np.int64),
+        rows=np.empty((m, most)),
+        listed=np.empty(most, np.int64),
+        out=np.zeros(most, np.int64),
+        usable=np.zeros(most, np.bool_),
+        low=np.empty(most),
+        blocks_at=np.zeros(frames, np.int64),
+        about=np.zeros(frames, np.int64),
+        tried=np.zeros(frames, np.int64),
+        reaches=np.zeros(unions, np.int64),
+        hashes=np.zeros(unions, np.int64),
+        sizes=np.empty(unions),
+        to_go=np.empty(unions),
+        to_leave=np.empty(unions),
+        leaving=np.empty(unions, np.int64),
+        best=np.empty(unions, np.int64),
+        factor=np.empty(unions),
+        wide=np.full(1, np.inf),
+    )
+
+
+@released
+def union_figures(kept: Kept, family: Family, m: int) -> None:
+    """Of every union of the first m blocks its size, the blocks it leads to, and those by an equality."""
+    full = (1 << m) - 1
+    cross, beside, hashed, sizes = family.cross, family.beside, family.hashed, family.sizes
+    reach, hashes = family.reaches, family.hashes
+    reach[0], hashes[0] = 0, 0
+    for u in range(1, full + 1):
+        k = lowest(u)
+        rest = u & (u - 1)
+        reach[u], hashes[u] = (reach[rest] | beside[k]) & full, hashes[rest] | hashed[k]
+        size = kept.size[family.chosen[k]]
+        if rest:
+            size *= sizes[rest]
+            left = rest & beside[k]
+            while left:
+                size *= cross[k, lowest(left)]
+                left &= left - 1
+        sizes[u] = size
+
+
+@released
+def pipelines(kept: Kept, streams: Streams, family: Family, m: int) -> float:
+    """What all partial results of a join of the family's first m blocks cost, and scanning for them, with the best probe orders."""
+    full = (1 << m) - 1
+    scan, made = streams.weights.scan, streams.weights.join + streams.weights.probe
+    sizes, to_go = family.sizes, family.to_go
+    union_figures(kept, family, m)
+    reach, hashes = family.reaches, family.hashes
+    to_go[full] = 0.0
+    # Unions that are not connected have figures too, but no pipeline comes to one: every step follows a predicate.
+    for u in range(full - 1, 0, -1):
+        best = np.inf
+        left = reach[u] & ~u
+        while left:
+            k = lowest(left)
+            left &= left - 1
+            step = to_go[u | (1 << k)]
+            if scan != 0.0 and not hashes[u] >> k & 1:
+                step += scan * (sizes[u] * kept.size[family.chosen[k]])
+            best = min(best, step)
+        to_go[u] = best + weighted(made, sizes[u]) if u & (u - 1) else best
+    total = 0.0
+    for k in range(m):
+        total += kept.pace[family.chosen[k]] * to_go[1 << k]
+    return total
+
+
+@released
+def candidates(kept: Kept, streams: Streams, family: Family, a: int, limit: float) -> int:
+    """List the sets that may be in a family with A within the limit. Returns their number."""
+    mask, around, least, own = kept.mask, kept.around, kept.least, kept.own
+    made = streams.weights.join + streams.weights.probe
+    floor = own[a] + made * kept.pace[a] * smallest_beside(kept, a, limit - own[a])
+    many = 0
+    for p in range(kept.counts[TAKEN]):
+        b = kept.order[p]
+        if floor + least[b] > limit:
+            break
+        kept.counts[WORK] += p & 1
+        meets, beside = 0, 0
+        for w in range(mask.shape[1]):
+            meets |= mask[a, w] & mask[b, w]
+            beside |= around[a, w] & mask[b, w]
+        if meets or floor + own[b] > limit:
+            continue
+        first = smallest_beside(kept, b, limit - own[a] - own[b])
+        if beside:
+            first = min(first, kept.size[a] * kept.size[b] * between(streams, mask, a, b))
+        if floor + own[b] + made * kept.pace[b] * first <= limit:
+            family.listed[many] = b
+            many += 1
+    return many
+
+
+@compiled
+def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many: int) -> None:
+    """Make set b the family's block number m, and work out its joins with the others and with all candidates."""
+    mask, around, equal, size = kept.mask, kept.around, kept.equal, kept.size
+    words = mask.shape[1]
+    family.chosen[m] = b
+    family.beside[m], family.hashed[m] = 0, 0
+    grown, nearest = size[b], np.inf
+    for k in range(m):
+        other = family.chosen[k]
+        adjacent, hashable = 0, 0
+        for w in range(words):
+            adjacent |= around[other, w] & mask[b, w]
+            hashable |= equal[other, w] & mask[b, w]
+        family.beside[k] &= (1 << m) - 1
+        family.hashed[k] &= (1 << m) - 1
+        both = np.inf
+        if adjacent:
+            family.cross[k, m] = family.cross[m, k] = between(streams, mask, other, b)
+            both = size[other] * size[b] * family.cross[k, m]
+            grown *= family.cross[k, m]
+            family.beside[k] |= 1 << m
+            family.beside[m] |= 1 << k
+            if hashable:
+                family.hashed[k] |= 1 << m
+                family.hashed[m] |= 1 << k
+        family.inside[m + 1, k] = min(family.inside[m, k], both)
+        nearest = min(nearest, both)
+    family.inside[m + 1, m] = nearest
+    family.size[m + 1] = grown * (family.size[m] if m else 1.0)
+    family.total[m + 1] = kept.own[b] + (family.total[m] if m else 0.0)
+    for w in range(words):
+        before, reached = (family.union[m, w], family.reach[m, w]) if m else (0, 0)
+        family.union[m + 1, w] = before | mask[b, w]
+        family.reach[m + 1, w] = (reached | around[b, w]) & ~family.union[m + 1, w]
+    row = family.rows[m]
+    for c in range(many):
+        other = family.listed[c]
+        adjacent, meets = 0, 0
+        for w in range(words):
+            adjacent |= around[other, w] & mask[b, w]
+            meets |= mask[other, w] & mask[b, w]
+        row[c] = between(streams, mask, b, other) if adjacent and not meets else np.inf
+
+
+@released
+def ways_out(kept: Kept, family: Family, m: int, many: int) -> None:
+    """For every union of the first m blocks: the smallest join of it with a usable candidate."""
+    full = (1 << m) - 1
+    to_leave, leaving, factor, sizes = family.to_leave, family.leaving, family.factor, family.sizes
+    to_leave[: full + 1] = np.inf
+    for c in range(many):
+        if not family.usable[c]:
+            continue
+        beside = 0
+        for k in range(m):
+            if family.rows[k, c] < np.inf:
+                beside |= 1 << k
+        factor[0] = kept.size[family.listed[c]]
+        for u in range(1, full + 1):
+            k = lowest(u)
+            factor[u] = factor[u & (u - 1)] * (family.rows[k, c] if beside >> k & 1 else 1.0)
+            if u & beside:
+                joined = sizes[u] * factor[u]
+                if joined < to_leave[u]:
+                    to_leave[u], leaving[u] = joined, c
+
+
+@released
+def least_of_family(kept: Kept, family: Family, m: int, made: float) -> float:
+    """What the first m blocks cost at least in any larger family, whose other blocks are usable candidates: a pipeline goes on inside the family
+    until it leaves by one of them, and what follows then counts for nothing. `best` says by which, −1 where it does not leave early."""
+    full = (1 << m) - 1
+    reach, sizes, to_go, best = family.reaches, family.sizes, family.to_go, family.best
+    for u in range(full, 0, -1):
+        least, out = made * family.to_leave[u], family.leaving[u]
+        if u == full and m > 1:
+            least, out = 0.0, -1  # the join with the candidate may be the output
+        left = reach[u] & ~u
+        while left:
+            k = lowest(left)
+            left &= left - 1
+            if to_go[u | (1 << k)] <= least:
+                least, out = to_go[u | (1 << k)], best[u | (1 << k)]
+        to_go[u] = least + made * sizes[u] if u & (u - 1) else least
+        best[u] = out
+    low = family.total[m]
+    for k in range(m):
+        low += kept.pace[family.chosen[k]] * to_go[1 << k]
+    return float(low)
+
+
+@compiled
+def list_usable(kept: Kept, family: Family, m: int, many: int, limit: float, made: float) -> bool:
+    """Which candidates may join the first m blocks within the limit, and what each adds at least. Whether there are any."""
+    left = limit - family.total[m]
+    some = False
+    for c in range(many):
+        b = family.listed[c]
+        meets = 0
+        for w in range(kept.mask.shape[1]):
+            meets |= kept.mask[b, w] & family.union[m, w]
+        family.usable[c] = family.out[c] == 0 and meets == 0 and kept.own[b] <= left
+        if family.usable[c]:
+            some = True
+            # Its first partial result is its join with a block or with another candidate, which has to be paid for as well.
+            first = smallest_beside(kept, b, left - kept.own[b])
+            for k in range(m):
+                if family.rows[k, c] < np.inf:
+                    first = min(first, kept.size[b] * kept.size[family.chosen[k]] * family.rows[k, c])
+            family.low[c] = kept.own[b] + made * kept.pace[b] * first
+    return some
+
+
+@compiled
+def most_wanted(kept: Kept, family: Family, m: int, many: int) -> int:
+    """The usable candidate to branch on: by which the block with most to gain leaves; else any that is next to the family; −1 where none is."""
+    most, wanted = -1.0, -1
+    for k in range(m):
+        if family.best[1 << k] >= 0:
+            gain = kept.pace[family.chosen[k]] * (family.inside[m, k] - family.to_leave[1 << k]) if m > 1 else 0.0
+            if gain > most or wanted < 0:
+                most, wanted = gain, family.best[1 << k]
+    for c in range(many if wanted < 0 else 0):
+        beside = 0
+        for w in range(kept.mask.shape[1]):
+            beside |= kept.mask[family.listed[c], w] & family.reach[m, w]
+        if family.usable[c] and beside:
+            return c
+    return int(wanted)
+
+
+@released
+def branch(kept: Kept, family: Family, depth: int, many: int, limit: float, made: float) -> None:
+    """Open branching number `depth`: on which candidate, if any larger family than this one may be within the limit."""
+    m = family.blocks_at[depth]
+    family.tried[depth], family.about[depth] = 0, -1
+    kept.counts[WORK] += 1 + many * (m + 1) // LISTED_AT_ONCE
+    if not list_usable(kept, family, m, many, limit, made):
+        return
+    union_figures(kept, family, m)
+    changed, least = True, 0.0
+    kept.counts[WORK] += (np.sum(family.usable[:many]) + m << m) // SCANNED
+    while changed:
+        ways_out(kept, family, m, many)
+        least = least_of_family(kept, family, m, made)
+        changed = False
+        for c in range(many):
+            if family.usable[c] and least + family.low[c] > limit:
+                family.usable[c] = False
+                changed = True
+    if m == MOST_BLOCKS:
+        for c in range(many):
+            if family.usable[c]:
+                family.wide[0] = min(family.wide[0], least + family.low[c])
+    elif least <= limit:
+        family.about[depth] = most_wanted(kept, family, m, many)
+
+
+@compiled
+def price(kept: Kept, streams: Streams, family: Family, m: int, limit: float) -> bool:
+    """Offer the join of the family's m blocks where it is within the limit. False where there is no room."""
+    made = streams.weights.join + streams.weights.probe
+    pace, cost = 0.0, family.total[m]
+    for k in range(m):
+        pace += kept.pace[family.chosen[k]]
+        cost += made * kept.pace[family.chosen[k]] * family.inside[m, k]
+    after = kept_cost(streams, family.union[m], family.size[m] * pace)
+    if cost + after > limit:
+        return True
+    cost = family.total[m] + after + pipelines(kept, streams, family, m)
+    for k in range(m):
+        b = family.chosen[k]
+        keep = streams.weights.indexed if family.hashed[k] else streams.weights.append
+        cost += weighted(keep - keeping(kept, streams, b), kept.size[b] * kept.pace[b])
+    return cost > limit or offer(kept, family.chosen, m, family.union[m], family.size[m], cost)
+
+
+@released
+def joins_with(kept: Kept, streams: Streams, family: Family, a: int, limit: float, stop: Ints) -> int:
+    """Offer all joins within the limit of A with two or more sets that were taken before it. `stop`: whether to stop, how much work is allowed."""
+    kept.own[a] = as_input(kept, streams, a)
+    many = candidates(kept, streams, family, a, limit) if kept.own[a] <= limit else 0
+    if many < 2:
+        return DONE
+    made = streams.weights.join + streams.weights.probe
+    add_block(kept, streams, family, 0, a, many)
+    depth, status = 1, DONE
+    family.blocks_at[1] = 1
+    branch(kept, family, 1, many, limit, made)
+    while depth:
+        m, c = family.blocks_at[depth], family.about[depth]
+        family.tried[depth] += 1
+        if c < 0 or family.tried[depth] > 2:
+            if c >= 0:
+                family.out[c] = 0
+            depth -= 1
+            continue
+        if stop[0] or kept.counts[WORK] > stop[1]:
+            status = STOPPED
+            break
+        if family.tried[depth] == 1:
+            add_block(kept, streams, family, m, family.listed[c], many)
+            m += 1
+            if m >= 3 and not price(kept, streams, family, m, limit):
+                status = NO_ROOM
+                break
+        else:
+            family.out[c] = depth
+        depth += 1
+        family.blocks_at[depth] = m
+        branch(kept, family, depth, many, limit, made)
+    family.out[:many] = 0
+    return status
