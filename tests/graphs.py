@@ -14,7 +14,7 @@ from solvers.common.errors import BindError
 from solvers.model.binding import check_bound
 from solvers.model.graph import join_graph
 
-__all__ = ["SHAPES", "edges_of", "plan_requests", "queries", "random_costs", "random_graph", "with_tables"]
+__all__ = ["SHAPES", "edges_of", "plan_requests", "queries", "random_costs", "random_graph", "with_a_measured_pair", "with_tables"]
 
 SHAPES = ("chain", "star", "cycle", "snowflake", "clique", "random")
 
@@ -38,6 +38,13 @@ def edges_of(rng: random.Random, n: int, shape: str, degree: float = 2.5) -> lis
     others = [pair for pair in combinations(range(n), 2) if pair not in set(edges)]
     rng.shuffle(others)
     return sorted(edges + others[: max(0, round(degree * n / 2) - len(edges))])
+
+
+def with_a_measured_pair(query: Query) -> Query:
+    """The same query with one sub-join measured, as its predicate says: the quickest of the searches leaves it to those that take their time."""
+    first = query.predicates[0]
+    pair = sorted((first.left.split(".")[0], first.right.split(".")[0]))
+    return query.model_copy(update={"observed": [Observed(streams=pair, selectivity=first.selectivity)]})
 
 
 def random_graph(

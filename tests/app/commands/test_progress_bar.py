@@ -19,7 +19,7 @@ from app.commands.progress_bar import line
 from models.progress import Incumbent
 from models.request import Options, PlanRequest
 from tests.app.serving import EXAMPLES, PATIENCE, ROOT
-from tests.graphs import random_graph
+from tests.graphs import random_graph, with_a_measured_pair
 
 
 class Ran(NamedTuple):
@@ -85,7 +85,8 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write(file: Path, n: int, shape: str, time_limit: float) -> Path:
-    asked = PlanRequest(query=random_graph(random.Random(1), n, shape), options=Options(time_limit=time_limit))
+    query = with_a_measured_pair(random_graph(random.Random(1), n, shape))
+    asked = PlanRequest(query=query, options=Options(time_limit=time_limit))
     file.write_text(asked.model_dump_json(exclude_none=True))
     return file
 
@@ -106,6 +107,13 @@ def test_a_short_search_shows_none(tmp_path: Path) -> None:
 def test_no_colour_where_none_is_wanted_and_no_sign_that_the_terminal_lacks(long: Path) -> None:
     ran = at_a_terminal("plan", str(long), NO_COLOR="1", PYTHONIOENCODING="ascii")
     assert "/3 s  gap " in ran.terminal and "\x1b" not in ran.terminal and "#" in ran.terminal
+
+
+def test_an_answer_is_written_in_any_encoding(tmp_path: Path) -> None:
+    """The reasons of this plan name a join with a sign that ASCII lacks."""
+    plain, utf8 = (at_a_terminal("plan", str(EXAMPLES[0]), PYTHONIOENCODING=encoding) for encoding in ("ascii", "utf-8"))
+    assert plain.code == 0 and b"\\u22c8" in plain.out and "⋈".encode() in utf8.out
+    assert json.loads(plain.out) == json.loads(utf8.out)
 
 
 def test_quiet_is_quiet(long: Path) -> None:

@@ -27,7 +27,7 @@ from tests.app.service.test_access import resident
 from tests.app.service.test_pool import UNRULY, ask_in_background, deed
 from tests.app.serving import check_problem, example, post, running, until
 from tests.app.unruly_worker import FLOOD
-from tests.graphs import random_graph
+from tests.graphs import random_graph, with_a_measured_pair
 
 STREAM = {"Content-Type": "application/json", "Accept": "text/event-stream"}
 Event = tuple[str, str]
@@ -36,6 +36,13 @@ Event = tuple[str, str]
 def request(n: int, shape: str = "random", seed: int = 1, **options: Any) -> dict[str, Any]:
     asked = PlanRequest(query=random_graph(random.Random(seed), n, shape), options=Options(**{"time_limit": 300.0, **options}))
     body: dict[str, Any] = asked.model_dump(mode="json", exclude_none=True)
+    return body
+
+
+def long_request(n: int) -> dict[str, Any]:
+    """A clique that no search proves within minutes."""
+    query = with_a_measured_pair(random_graph(random.Random(1), n, "clique"))
+    body: dict[str, Any] = PlanRequest(query=query, options=Options(time_limit=300.0)).model_dump(mode="json", exclude_none=True)
     return body
 
 
@@ -99,7 +106,7 @@ def test_a_stream_ends_with_the_bytes_of_the_plain_answer(service: httpx.Client,
 
 
 def test_incumbents_come_while_the_search_goes_on(service: httpx.Client) -> None:
-    with streaming(service, request(20, "clique", time_limit=60.0)) as response:
+    with streaming(service, long_request(20)) as response:
         told = (Incumbent.model_validate_json(data) for name, data in events(response) if name == "incumbent")
         first, second = next(told), next(told)
         assert second.seconds > first.seconds
@@ -264,11 +271,11 @@ def islands(count: int) -> dict[str, Any]:
 
 # What the real solvers are in when their client leaves: a kernel of the exact search, anytime search, integer programs, a frontier.
 LONG = [
-    pytest.param("/v1/plans", request(20, "clique"), id="exact"),
+    pytest.param("/v1/plans", long_request(20), id="exact"),
     pytest.param("/v1/plans", request(200), id="anytime"),
     pytest.param("/v1/plans", islands(30), id="cp_sat"),
-    pytest.param("/v1/frontiers", request(18, "clique"), id="frontier"),
-    pytest.param("/v1/solvers/jtree", {"query": request(18, "clique")["query"], "time_limit": 300.0}, id="jtree"),
+    pytest.param("/v1/frontiers", long_request(18), id="frontier"),
+    pytest.param("/v1/solvers/jtree", {"query": long_request(18)["query"], "time_limit": 300.0}, id="jtree"),
     pytest.param("/v1/solvers/allocation", knapsack(), id="knapsack"),
     pytest.param("/v1/solvers/cover", cover(), id="cover"),
 ]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import httpx
 import pytest
 
 from app.service.traces import trace_id, traces_from
-from tests.app.serving import ROOT, answers, free_port, until
+from tests.app.serving import ROOT, answers, free_port, served, until
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 CARRIED = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
@@ -57,15 +61,72 @@ def test_a_request_is_the_callers_child_with_queue_solve_and_steps(told: Any) ->
     assert {span["name"] for span in spans} >= {"GET other"}, "a path that nobody routes does not name a span"
 
 
+@contextmanager
+def collector() -> Iterator[tuple[str, list[Any]]]:
+    """An OTLP receiver over HTTP, and the requests it was sent, parsed by OpenTelemetry's own messages; anything else it refuses."""
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest, ExportTraceServiceResponse
+
+    received: list[Any] = []
+
+    class Receiving(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.headers.get("Content-Encoding") == "gzip":
+                body = gzip.decompress(body)
+            if (self.path, self.headers["Content-Type"]) != ("/v1/traces", "application/x-protobuf"):
+                self.send_error(415)
+                return
+            received.append(ExportTraceServiceRequest.FromString(body))
+            answer = ExportTraceServiceResponse().SerializeToString()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/x-protobuf")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            """Tests say what went wrong."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Receiving) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", received
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_a_collector_is_sent_the_spans_over_otlp(compression: str) -> None:
+    with collector() as (url, received):
+        environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_COMPRESSION": compression, "WATERSMEET_WORKERS": "1"}
+        with served(**environment) as client:
+            assert client.post("/v1/plans", json=LONG, headers=CARRIED).status_code == 200
+        # The service has ended by now: what it had not sent yet it sends before it ends.
+        resources = [resource for request in received for resource in request.resource_spans]
+    named = {(attribute.key, attribute.value.string_value) for one in resources for attribute in one.resource.attributes}
+    assert ("service.name", "watersmeet") in named
+    spans = [span for one in resources for scope in one.scope_spans for span in scope.spans if span.trace_id.hex() == TRACE]
+    (request,) = (span for span in spans if span.name == "POST /v1/plans")
+    assert request.parent_span_id.hex() == PARENT and request.kind == request.SPAN_KIND_SERVER
+    assert {attribute.key: attribute.value for attribute in request.attributes}["http.response.status_code"].int_value == 200
+    below = {span.name: span for span in spans if span.parent_span_id == request.span_id}
+    assert set(below) == {"queue", "solve"} and below["queue"].end_time_unix_nano == below["solve"].start_time_unix_nano
+    assert [span for span in spans if span.parent_span_id == below["solve"].span_id], "the search's steps"
+
+
+def test_a_collector_that_is_away_costs_no_answer() -> None:
+    with served(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{free_port()}", WATERSMEET_WORKERS="1") as client:
+        assert client.post("/v1/plans", json=LONG, headers=CARRIED).status_code == 200
+
+
 def test_the_log_says_which_trace_a_request_is_part_of(told: Any) -> None:
     requests = [line for line in told[1] if line.get("event") == "request" and line.get("path") == "/v1/plans"]
     assert [line["trace_id"] for line in requests] == [TRACE]
 
 
 def test_the_command_line_passes_its_trace_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    from http.server import BaseHTTPRequestHandler, HTTPServer
-    from threading import Thread
-
     from app.commands.main import main
 
     seen: list[str | None] = []
