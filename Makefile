@@ -4,7 +4,7 @@ BIN := .venv/bin
 SETUP := .venv/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo demo-kafka test lint coverage bench screenshots setup clean
+.PHONY: demo demo-kafka test lint coverage bench report screenshots setup clean
 
 setup: $(SETUP)
 
@@ -27,7 +27,7 @@ demo-kafka: $(SETUP)
 test: $(SETUP) lint
 	@$(BIN)/python -m tests.app.tools
 	@echo "== tests"
-	@$(BIN)/python -m pytest -n 2 --dist loadscope --durations=15
+	@$(BIN)/python -m pytest -n 3 --dist loadscope --durations=15
 
 # Apart from the tests, which take half as long again under it.
 coverage: $(SETUP)
@@ -44,6 +44,10 @@ lint: $(SETUP)
 
 bench: $(SETUP)
 	@$(BIN)/python -m tests.bench
+
+# Goes on where it was broken off; QUICK=--quick runs smaller settings into build/report.
+report: $(SETUP)
+	@$(BIN)/python -m tests.bench.report $(QUICK)
 
 screenshots: $(SETUP)
 	@$(BIN)/python -m tests.browser.screenshots

@@ -29,6 +29,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before polars is read
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from app.commands.replanning import asking
@@ -41,7 +42,7 @@ from tests.bench.calibrated import calibrated
 from tests.bench.calibrated import said as costs_said
 from tests.spark_adapter.in_process import InProcess, Stretch, Worked, arrivals, cut
 
-__all__ = ["main"]
+__all__ = ["Bursts", "bursts", "main"]
 
 WARM_UP = 10  # seconds at the start that are not counted: windows fill
 Values = Mapping[str, Mapping[str, int]]
@@ -72,7 +73,25 @@ UNCACHED = Options.model_validate({"method": "mjoin", "caches": "off", "time_lim
 PHASES = ("before", "in the burst", "after")
 
 
-def burst(rate: float, seconds: float, costs: Costs, fan: int) -> None:
+@dataclass(frozen=True)
+class Bursts:
+    """By title the runs through a burst, each cut into before, in and after it; what the adaptive one began with and what it changed."""
+
+    phases: Mapping[str, Sequence[Sequence[Worked]]]
+    began: str
+    changes: int
+    said: Sequence[str]
+
+    def answered(self, title: str) -> list[float]:
+        """Share of all lookups that a cache answered, by phase."""
+        return [_answered(part) for part in self.phases[title]]
+
+    def speeds(self, title: str) -> list[float]:
+        """Rows per CPU second, by phase."""
+        return [sum(s["rows"] for b in part for s in b.line["streams"]) / sum(b.cpu for b in part) for part in self.phases[title]]
+
+
+def bursts(rate: float, seconds: float, costs: Costs, fan: int) -> Bursts:
     """`fan`: how many rows of S a row of T finds, one of which has a partner in R."""
     domain = round(rate * WINDOW / fan) * fan
     values: Values = {"R": {"A": domain // fan}, "S": {"A": domain, "B": domain // fan}, "T": {"B": domain // fan}}
@@ -104,22 +123,21 @@ def burst(rate: float, seconds: float, costs: Costs, fan: int) -> None:
     runs["adaptive"] = adaptive
     assert len({sum(batch.results for batch in run.batches) for run in runs.values()}) == 1, "two plans gave different results"
     ends = [round(WARM_UP + k * third) for k in range(4)]
+    phases = {title: [run.batches[start:end] for start, end in itertools.pairwise(ends)] for title, run in runs.items()}
+    began = _caches(planned(request(1, CACHED, costs)))
+    return Bursts(phases, began, len(adaptive.changes), [line for line in said if "changed" in line])
+
+
+def burst(rate: float, seconds: float, costs: Costs, fan: int) -> None:
+    found = bursts(rate, seconds, costs, fan)
     print(
         f"\n1. caches through a burst, a row of T finds {fan} of S: share of lookups answered from caches | rows per CPU second, {', '.join(PHASES)}",
         flush=True,
     )
-    for title, run in runs.items():
-        parts = [run.batches[start:end] for start, end in itertools.pairwise(ends)]
-        shares = " ".join(f"{_answered(part):6.1%}" for part in parts)
-        speeds = " ".join(f"{sum(s['rows'] for b in part for s in b.line['streams']) / sum(b.cpu for b in part):9,.0f}" for part in parts)
-        print(f"   {title:40} {shares} | {speeds}", flush=True)
-    began = _caches(planned(request(1, CACHED, costs)))
-    print(
-        f"   adaptive began with caches: {began}; {len(adaptive.changes)} changes",
-        *(line for line in said if "changed" in line),
-        sep="\n     ",
-        flush=True,
-    )
+    for title in found.phases:
+        shares = " ".join(f"{share:6.1%}" for share in found.answered(title))
+        print(f"   {title:40} {shares} | " + " ".join(f"{speed:9,.0f}" for speed in found.speeds(title)), flush=True)
+    print(f"   adaptive began with caches: {found.began}; {found.changes} changes", *found.said, sep="\n     ", flush=True)
 
 
 def _cached(*plans: Plan) -> Plan:

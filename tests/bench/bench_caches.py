@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,19 @@ from solvers.planner import plan, problem_of
 from tests.bench.svg import line_chart
 from tests.solvers.caches.programs import random_program, wide_program
 
-__all__ = ["KINDS", "TABLE_2", "main", "sample_point"]
+__all__ = [
+    "KINDS",
+    "SETTINGS",
+    "TABLE_2",
+    "burst_lines",
+    "loads_of",
+    "main",
+    "memory_lines",
+    "orders_in",
+    "points_said",
+    "sample_point",
+    "setting_said",
+]
 
 PICTURES = Path("build/bench")
 MULTIPLICITY = 5.0  # r of §7.2: how often a value occurs in a window
@@ -100,48 +113,70 @@ def load(made: Plan) -> float:
 KINDS = {"M": ("mjoin", "off"), "X": ("bjtree", "off"), "P": ("mjoin", "prefix"), "G": ("mjoin", "global"), "auto": ("auto", "auto")}
 
 
+def loads_of(seconds: float = 1.0, multiplicity: float | None = MULTIPLICITY, probe: float = 0.0) -> dict[int, dict[str, tuple[float, int]]]:
+    """By point and kind of plan: tuples per CPU-second, and caches in use. `trees`: the best join tree without caches."""
+    return {
+        point: {
+            kind: (load(made), len(made.caches))
+            for kind, how in {**KINDS, "trees": ("auto", "off")}.items()
+            for made in [plan(sample_point(point, *how, seconds=seconds, multiplicity=multiplicity, probe=probe))]
+        }
+        for point in TABLE_2
+    }
+
+
+NEAR = 1 - 1e-9
+ORDERS: dict[str, tuple[str, str, float]] = {
+    "P > M": ("P", "M", 1 + 1e-9),
+    "X > M": ("X", "M", 1 + 1e-9),
+    "G ≥ X": ("G", "X", NEAR),
+    "G > X": ("G", "X", 1 + 1e-9),
+    "G ≥ P": ("G", "P", NEAR),
+    "auto > trees": ("auto", "trees", 1 + 1e-9),
+}
+"""A statement on two kinds of plan, and by what factor the first has to be above the second."""
+
+
+def orders_in(loads: Mapping[int, Mapping[str, tuple[float, int]]]) -> dict[str, list[int]]:
+    """For every statement the points at which it holds."""
+    held = {name: [p for p, by in loads.items() if by[a][0] >= by[b][0] * factor] for name, (a, b, factor) in ORDERS.items()}
+    held["auto ≥ all"] = [p for p, by in loads.items() if by["auto"][0] >= max(amount for amount, _ in by.values()) * NEAR]
+    return held
+
+
+def points_said(points: Sequence[int]) -> str:
+    return " ".join(f"D{point}" for point in points) or "none"
+
+
 def table_2() -> None:
     print(f"Windows of 1 s, values occur {MULTIPLICITY:g} times in a window (r of the paper's three-way join); other settings below")
     print("Table 2 and Fig. 11: load in tuples per CPU-second (caches in use)")
     print("        " + "".join(f"{kind:>16}" for kind in KINDS))
-    drawn: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
-    agree: dict[str, list[int]] = {"P > M": [], "X > M": [], "G ≥ X": [], "G ≥ P": [], "auto ≥ all": []}
-    for point in TABLE_2:
-        plans = {kind: plan(sample_point(point, *how)) for kind, how in KINDS.items()}
-        loads = {kind: load(made) for kind, made in plans.items()}
-        print(f"  D{point}    " + "".join(f"{loads[kind]:>11.0f} ({len(plans[kind].caches)}) " for kind in KINDS))
-        for kind in KINDS:
-            drawn[kind].append((float(point), loads[kind]))
-        near = 1 - 1e-9
-        for name, holds in {
-            "P > M": loads["P"] > loads["M"],
-            "X > M": loads["X"] > loads["M"],
-            "G ≥ X": loads["G"] >= loads["X"] * near,
-            "G ≥ P": loads["G"] >= loads["P"] * near,
-            "auto ≥ all": loads["auto"] >= max(loads.values()) * near,
-        }.items():
-            if holds:
-                agree[name].append(point)
-    for name, points in agree.items():
-        print(f"  {name}: " + (", ".join(f"D{p}" for p in points) or "nowhere"))
+    loads = loads_of()
+    for point, by in loads.items():
+        print(f"  D{point}    " + "".join(f"{by[kind][0]:>11.0f} ({by[kind][1]}) " for kind in KINDS))
+    for name, points in orders_in(loads).items():
+        print(f"  {name}: {points_said(points)}")
+    drawn = {kind: [(float(point), by[kind][0]) for point, by in loads.items()] for kind in KINDS}
     print(line_chart(PICTURES / "caches-fig11.svg", "Fig. 11: D1–D8", "sample point", "tuples per CPU-second", drawn, markers=True))
 
 
+WINDOWS, REPETITIONS, PROBE_COSTS = (0.3, 1.0, 10.0), (None, 2.0, MULTIPLICITY, 20.0), (0.0, 1e-6)
+SETTINGS = tuple(itertools.product(WINDOWS, REPETITIONS, PROBE_COSTS))
+"""Window, how often values occur (None: as the selectivities have it), cost of a probe: the paper prints none of them."""
+
+
+def setting_said(seconds: float, multiplicity: float | None, probe: float) -> str:
+    values = "by selectivity" if multiplicity is None else f"{multiplicity:g} times"
+    return f"window {seconds:g} s, values {values}, probe {probe:g}"
+
+
 def other_settings() -> None:
-    """The paper prints neither window lengths nor how often values repeat: how much of the above hangs on ours."""
+    """How much of the above hangs on our settings."""
     print("The same with other windows, repetitions and probe costs: points where G is above X, and where auto is above every join tree")
-    for seconds, multiplicity, probe in itertools.product((0.3, 1.0, 10.0), (None, 2.0, MULTIPLICITY, 20.0), (0.0, 1e-6)):
-        above: dict[str, list[str]] = {"G": [], "auto": []}
-        for point in TABLE_2:
-            made = {
-                kind: load(plan(sample_point(point, *how, seconds=seconds, multiplicity=multiplicity, probe=probe)))
-                for kind, how in {**KINDS, "trees": ("auto", "off")}.items()
-            }
-            above["G"] += [f"D{point}"] if made["G"] > made["X"] * (1 + 1e-9) else []
-            above["auto"] += [f"D{point}"] if made["auto"] > made["trees"] * (1 + 1e-9) else []
-        values = "by selectivity" if multiplicity is None else f"{multiplicity:g} times"
-        shown = {kind: " ".join(points) or "none" for kind, points in above.items()}
-        print(f"  window {seconds:>4g} s, values {values:<14}, probe {probe:<6g}: G {shown['G']:<24} auto {shown['auto']}")
+    for setting in SETTINGS:
+        held = orders_in(loads_of(*setting))
+        print(f"  {setting_said(*setting)}: G {points_said(held['G > X'])}; auto {points_said(held['auto > trees'])}")
 
 
 def three_way(
@@ -249,7 +284,7 @@ def n_way(n: int, caches: str) -> PlanRequest:
     )
 
 
-def burst() -> None:
+def burst_lines() -> dict[str, list[tuple[float, float]]]:
     """Fig. 12: R comes up to 20 times as fast; its values repeat accordingly. Two fixed caches, and the plan made anew."""
     lines: dict[str, list[tuple[float, float]]] = {"T⋈(R⋈S)": [], "R⋈(T⋈S)": [], "planned anew": []}
     for factor in (1, 2, 3, 5, 8, 12, 16, 20):
@@ -274,6 +309,11 @@ def burst() -> None:
             (cache,) = [c for c in prefix_candidates(problem.model, attributes, Pipelines.of(priced.joins[0])) if c.pipeline == pipeline]
             lines[name].append((factor, total / (priced.cpu - cache.figures.benefit + cache.figures.update)))
         lines["planned anew"].append((factor, load(plan(request))))
+    return lines
+
+
+def burst() -> None:
+    lines = burst_lines()
     print("Fig. 12: a burst of R")
     print("  rate of R ×       " + "".join(f"{x:>9.0f}" for x, _ in lines["T⋈(R⋈S)"]))
     for name, line in lines.items():
@@ -285,7 +325,7 @@ def burst() -> None:
     print(" ", line_chart(PICTURES / "caches-fig12.svg", "Fig. 12: a burst of R", "rate of R, times", "tuples per CPU-second", lines, markers=True))
 
 
-def memory_sweep(seconds: float) -> None:
+def memory_lines(seconds: float) -> dict[str, list[tuple[float, float]]]:
     """Fig. 13: D8 with little memory for subresults. Windows of 5 s give the best XJoin the paper's 32 kB; at 10 s it has four times that."""
     base = plan(sample_point(8, "mjoin", "off", seconds))
     windows = base.cost.memory_bytes
@@ -298,6 +338,11 @@ def memory_sweep(seconds: float) -> None:
         lines["caches"].append((kilobytes, load(plan(sample_point(8, "mjoin", "global", seconds, cap)))))
         lines["auto"].append((kilobytes, load(plan(sample_point(8, "auto", "auto", seconds, cap)))))
         lines["caches by priority"].append((kilobytes, by_priority(seconds, kilobytes * 1000.0)))
+    return lines
+
+
+def memory_sweep(seconds: float) -> None:
+    lines = memory_lines(seconds)
     print(f"Fig. 13: memory for subresults, D8, windows of {seconds:g} s")
     print("  kB                " + "".join(f"{x:>8.0f}" for x, _ in lines["MJoin"]))
     for name, line in lines.items():

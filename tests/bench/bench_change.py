@@ -1,6 +1,7 @@
 """What a change of the plan costs the batches around it.
 
-    python -m tests.bench.bench_change [--rows 10000000] [--window 1000] [--changes 6] [--batches 20] [--operator] [--only orders building]
+    python -m tests.bench.bench_change [--rows 10000000] [--window 1000] [--changes 6] [--batches 20] [--longest 2000] [--operator]
+                                       [--only orders building]
 
 The chain of three streams, 1,000 rows a second and stream, as many values per attribute as rows in a window, filled first, then batches of 10
 seconds of event time (30,000 rows), one after the other.
@@ -10,9 +11,10 @@ change or switch, how long they took against the median of the undisturbed ones 
 is noise. The graph is a triangle, so that another order probes by other columns, for which no indexes are there yet.
 
 *building*: two of the streams hold `--rows` together. A plan that keeps nothing changes to one that keeps their join. Said is how long the
-batches took while it was built, against the median of `--batches` before and of as many after.
+batches took while it was built, against the median of `--batches` before and of as many after; `--longest` batches are waited for its end.
 
-Seconds are Spark's for a batch, CPU is the operator's own. `--operator` leaves Spark away: one of two cells alone, with its store in memory.
+Seconds are Spark's for a batch, `cpu` is the operator's own, `spark` that of driver, JVM and workers together, which holds on a machine that others
+use too. `--operator` leaves Spark away: one of two cells alone, with its store in memory.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from spark_adapter.stem.program import Program
 from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.shares import choose_grid
 from tests.bench.bench_state import BATCH, RATE, arriving
-from tests.bench.bench_stem import DISORDER, Flow
+from tests.bench.bench_stem import DISORDER, Flow, tree_cpu
 from tests.spark_adapter.cells import SECOND, Memory, drained, reordered
 from tests.spark_adapter.plans import make_plan, make_query
 
@@ -50,8 +52,9 @@ __all__ = ["main"]
 ATTRIBUTES = ("x", "y")
 FILL = 250.0  # seconds of event time in a batch that fills the windows
 WARM_UP = 6  # batches after the filling that are not looked at
+MEASURES = ("seconds", "cpu", "spark")
+LITTLE = 1.2  # times as long: what a change may cost
 APART = 12  # batches from one change of orders to the next
-LONGEST = 2000  # batches for which building is waited for
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class Figure:
 
     seconds: float
     cpu: float
+    spark: float
     plan: int
     in_force: int
     """Numbers of the plans: whose way was taken, and the one in force, the furthest of all cells."""
@@ -94,7 +98,8 @@ class Alone:
             began = time.perf_counter()
             _, outcome = drained(work_off(self.program, self.grid, 0, self.store, arrivals, watermark // 1000 * 1000, self.told))
             self.told = []
-            yield _figure(time.perf_counter() - began, [outcome.statistics])
+            seconds = time.perf_counter() - began
+            yield _figure(seconds, seconds, [outcome.statistics])
 
     def _arrived(self, name: str, start: float, end: float) -> pl.DataFrame:
         found = arriving(self.flow, start, end, self.rng)
@@ -123,7 +128,7 @@ class OnSpark:
         for stream in plan.query.streams:
             (self.folder / stream.name).mkdir()
         self.pipeline = spark_adapter.compile(plan, self._bindings(), spark).start()
-        self.written, self.last = 0, -1
+        self.written, self.last, self.used = 0, -1, 0.0
 
     def change(self, plan: Plan) -> None:
         self.pipeline.change(plan)
@@ -143,7 +148,8 @@ class OnSpark:
                     seen += 1
                     if waiting:
                         self._write(*waiting.pop(0))
-                    yield _figure(report["batchDuration"] / 1000, notes)
+                    before, self.used = self.used, sum(tree_cpu().values())
+                    yield _figure(report["batchDuration"] / 1000, self.used - before, notes)
             time.sleep(0.02)
             assert self.pipeline._running().isActive
 
@@ -180,10 +186,11 @@ def _flow(window: float) -> Flow:
     return Flow(RATE, window, dict.fromkeys(ATTRIBUTES, round(RATE * window)))
 
 
-def _figure(seconds: float, notes: Sequence[Mapping[str, Any]]) -> Figure:
+def _figure(seconds: float, spark: float, notes: Sequence[Mapping[str, Any]]) -> Figure:
     return Figure(
         seconds,
         sum(sum(note["cpu"].values()) for note in notes if "cpu" in note),
+        spark,
         max(note["plan"] for note in notes),
         max(note["in_force"] for note in notes),
         sum(size[0] for note in notes for held in ("states", "building") for size in note[held].values()),
@@ -202,12 +209,9 @@ def _filling(window: float) -> list[tuple[float, float]]:
 
 def _ratios(figures: Sequence[Figure], undisturbed: Sequence[Figure], what: str) -> str:
     usual = statistics.median(getattr(figure, what) for figure in undisturbed)
-    found = [getattr(figure, what) / usual for figure in figures]
-    noise = max(getattr(figure, what) for figure in undisturbed) / usual
-    return (
-        f"{what}: usually {usual:.3f}; {statistics.median(found):.2f} times that in the median, {max(found):.2f} at most "
-        f"(undisturbed batches: {noise:.2f} at most)"
-    )
+    found, noise = ([getattr(figure, what) / usual for figure in listed] for listed in (figures, undisturbed))
+    said = [f"{sum(ratio > LITTLE for ratio in ratios)} of {len(ratios)} above {LITTLE}, {max(ratios):.2f} at most" for ratios in (found, noise)]
+    return f"{what}: usually {usual:.3f}; {statistics.median(found):.2f} times that in the median, {said[0]} (undisturbed batches: {said[1]})"
 
 
 def orders(made: Any, window: float, changes: int) -> None:
@@ -227,11 +231,11 @@ def orders(made: Any, window: float, changes: int) -> None:
     disturbed = [k for k, figure in enumerate(figures) if k in switching or figure.plan != figure.in_force]
     undisturbed = [figure for k, figure in enumerate(figures) if k not in disturbed]
     print(f"orders: {len(switching)} changes, {len(disturbed)} batches that prepare or switch, with {figures[-1].rows:,} rows held")
-    for what in ("seconds", "cpu"):
+    for what in MEASURES:
         print("  " + _ratios([figures[k] for k in disturbed], undisturbed, what), flush=True)
 
 
-def building(made: Any, rows: int, batches: int) -> None:
+def building(made: Any, rows: int, batches: int, longest: int) -> None:
     window = rows / 2 / RATE
     query = make_query(dict.fromkeys("abc", window), ["a.x = b.x", "b.y = c.y"])
     run = made(make_plan(query, ["a", "b", "c"]), window)
@@ -239,24 +243,27 @@ def building(made: Any, rows: int, batches: int) -> None:
     for _ in run.batches([*_filling(window), *_spans(window, WARM_UP)]):
         pass
     filled = time.monotonic() - began
+    print(f"building: windows of {window:,.0f} s filled in {filled:.0f} s", flush=True)
     at = window + WARM_UP * BATCH
     before = list(run.batches(_spans(at, batches)))
     at += batches * BATCH
     run.change(make_plan(query, [["a", "b"], "c"]))
     during: list[Figure] = []
     after: list[Figure] = []
-    for figure in run.batches(_spans(at, LONGEST)):
+    for figure in run.batches(_spans(at, longest)):
         (after if figure.plan == figure.in_force and figure.in_force > before[-1].in_force else during).append(figure)
         if len(after) >= batches:
             break
     run.close()
+    end = f"whole after {len(during)} batches" if after else f"not whole after {len(during)} batches"
     print(
-        f"building: {before[-1].rows:,} rows held, filled in {filled:.0f} s; whole after {len(during)} batches, {after[-1].rows:,} rows held then; "
+        f"building: {before[-1].rows:,} rows held; {end}, {(after or during)[-1].rows:,} rows held then; "
         f"at most {max(figure.building for figure in during):,.0f} rows and pairs a batch and cell"
     )
-    for what in ("seconds", "cpu"):
+    for what in MEASURES:
         print(f"  while it was built, {_ratios(during, before, what)}")
-        print(f"  afterwards, {_ratios(after, before, what)}", flush=True)
+        if after:
+            print(f"  afterwards, {_ratios(after, before, what)}", flush=True)
 
 
 def main(arguments: Sequence[str] = ()) -> None:
@@ -265,6 +272,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--window", type=float, default=1000.0, help="seconds, where orders change")
     parser.add_argument("--changes", type=int, default=6)
     parser.add_argument("--batches", type=int, default=20)
+    parser.add_argument("--longest", type=int, default=2000, help="batches for which building is waited for")
     parser.add_argument("--operator", action="store_true", help="the operator alone, without Spark")
     parser.add_argument("--only", nargs="+", choices=["orders", "building"], default=["orders", "building"])
     given = parser.parse_args(list(arguments))
@@ -285,7 +293,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     if "orders" in given.only:
         orders(made, given.window, given.changes)
     if "building" in given.only:
-        building(made, given.rows, given.batches)
+        building(made, given.rows, given.batches, given.longest)
     if not given.operator:
         spark.stop()
 

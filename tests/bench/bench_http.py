@@ -18,9 +18,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
+
+__all__ = ["CAPS", "SIZES", "Compared", "chain", "compared", "duckdb_explain", "explain_text", "main", "server"]
 
 SIZES = (8, 12, 16)
 CAPS: dict[str, dict[str, float]] = {
@@ -95,10 +98,26 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def compare(connection: http.client.HTTPConnection, n: int, name: str) -> None:
+@dataclass(frozen=True)
+class Compared:
+    """One kind of request: medians in ms of ours over HTTP, of the database's EXPLAIN and of an empty round trip."""
+
+    n: int
+    name: str
+    ours: float
+    theirs: float
+    empty: float
+    proof: str
+    gap: float | None
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.theirs
+
+
+def compared(connection: http.client.HTTPConnection, n: int, name: str, explain: Callable[[], object], rounds: int = ROUNDS) -> Compared:
     """One kind of request and its counterpart, in turns."""
     body = json.dumps(chain(n, CAPS[name])).encode()
-    database, statement = tables(n), explain_text(n)
 
     def plan() -> dict[str, Any]:
         connection.request("POST", "/v1/plans", body, {"Content-Type": "application/json"})
@@ -111,15 +130,22 @@ def compare(connection: http.client.HTTPConnection, n: int, name: str) -> None:
         connection.request("GET", "/healthz")
         connection.getresponse().read()
 
-    def explain() -> object:
-        return database.execute(statement).fetchall()
-
     answer = plan()
     assert len(answer["query"]["streams"]) == n and answer["tree_proof"] == "optimal" and answer["qualified"] == (name != "nothing fits")
-    rounds = [(timed(plan), timed(explain), timed(healthz)) for _ in range(WARM_UP + ROUNDS)][WARM_UP:]
-    ours, theirs, empty = (statistics.median(times) * 1e3 for times in zip(*rounds, strict=True))
-    proven = f"{answer['proof']}, gap {answer['gap']:.2g}; an empty round trip takes {empty:.2f}"
-    print(f"{n:2} streams, {name:12}: {ours:6.2f} ms, DuckDB {theirs:6.2f} ms, ratio {ours / theirs:.2f} ({proven})", flush=True)
+    times = [(timed(plan), timed(explain), timed(healthz)) for _ in range(WARM_UP + rounds)][WARM_UP:]
+    ours, theirs, empty = (statistics.median(listed) * 1e3 for listed in zip(*times, strict=True))
+    return Compared(n, name, ours, theirs, empty, answer["proof"], answer["gap"])
+
+
+def duckdb_explain(n: int) -> Callable[[], object]:
+    database, statement = tables(n), explain_text(n)
+    return lambda: database.execute(statement).fetchall()
+
+
+def compare(connection: http.client.HTTPConnection, n: int, name: str) -> None:
+    found = compared(connection, n, name, duckdb_explain(n))
+    proven = f"{found.proof}, gap {found.gap:.2g}; an empty round trip takes {found.empty:.2f}"
+    print(f"{n:2} streams, {name:12}: {found.ours:6.2f} ms, DuckDB {found.theirs:6.2f} ms, ratio {found.ratio:.2f} ({proven})", flush=True)
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ from spark_adapter.progress import tick_of
 from spark_adapter.session import open_session
 from tests.spark_adapter.plans import bindings_of, moment, write_stream
 
-__all__ = ["Ran", "orders", "run_native"]
+__all__ = ["Ran", "cheapest_order", "orders", "run_native"]
 
 ROUNDS = 1  # of minutes each
 SECONDS, BATCHES = 20, 3
@@ -61,6 +61,13 @@ def orders(request: PlanRequest) -> dict[str, Plan]:
     deep = [_left_deep(request, order) for order in itertools.permutations(names) if _connected(request.query, order)]
     worst = max(deep, key=lambda candidate: candidate.cost.cpu)
     return {"planned": planned, "as written": _left_deep(request, names), "worst": worst}
+
+
+def cheapest_order(request: PlanRequest) -> list[str]:
+    """The streams in the left-deep order of the lowest CPU."""
+    names = [stream.name for stream in request.query.streams]
+    connected = [list(order) for order in itertools.permutations(names) if _connected(request.query, order)]
+    return min(connected, key=lambda order: _left_deep(request, order).cost.cpu)
 
 
 def _left_deep(request: PlanRequest, order: Sequence[str]) -> Plan:

@@ -29,6 +29,8 @@ from solvers.jtree.two_layer import two_layer
 from solvers.model.point import Caps
 from tests.solvers.search_models import keyed_model, paper3_model
 
+__all__ = ["METHODS", "Row", "main", "tallied", "warm_up"]
+
 METHODS: dict[str, Search] = {
     "exact": exact,
     "anytime": anytime,
@@ -65,31 +67,54 @@ def timed(search: Search, problem: Problem, limit: float) -> tuple[Found, float]
     return found, time.thread_time() - began
 
 
+@dataclass(frozen=True)
+class Row:
+    """All methods on the graphs of one size."""
+
+    n: int
+    graphs: int
+    solvable: int
+    undecided: int
+    """Where the exact search ended at its limit without a plan or a proof."""
+    tallies: dict[str, Tally]
+
+    def share(self, method: str) -> float:
+        """Of the solvable cases, in %."""
+        return 100 * self.tallies[method].solved / self.solvable
+
+    def milliseconds(self, method: str) -> float:
+        """Median of CPU."""
+        return 1e3 * statistics.median(self.tallies[method].seconds)
+
+
+def tallied(n: int, graphs: int) -> Row:
+    tallies = {name: Tally() for name in METHODS}
+    solvable = undecided = 0
+    for seed in range(graphs):
+        problem = drawn_problem(seed, n)
+        found, seconds = timed(exact, problem, LIMIT)
+        if not problem.caps.admit(found.best):
+            undecided += found.proof != "optimal"
+            continue
+        solvable += 1
+        tallies["exact"].solved += 1
+        tallies["exact"].seconds.append(seconds)
+        for name, search in METHODS.items():
+            if name != "exact":
+                found, seconds = timed(search, problem, 1.0)
+                tallies[name].solved += problem.caps.admit(found.best)
+                tallies[name].seconds.append(seconds)
+    return Row(n, graphs, solvable, undecided, tallies)
+
+
 def table(sizes: tuple[int, ...], graphs: int) -> None:
     print(f"share of the solvable cases solved, and median ms of CPU; {graphs} graphs per row, paper 3's setting")
     print("| n | solvable | " + " | ".join(METHODS) + " |")
     print("|---|---|" + "---|" * len(METHODS))
     for n in sizes:
-        tallies = {name: Tally() for name in METHODS}
-        solvable = undecided = 0
-        for seed in range(graphs):
-            problem = drawn_problem(seed, n)
-            found, seconds = timed(exact, problem, LIMIT)
-            if not problem.caps.admit(found.best):
-                undecided += found.proof != "optimal"
-                continue
-            solvable += 1
-            tallies["exact"].solved += 1
-            tallies["exact"].seconds.append(seconds)
-            for name, search in METHODS.items():
-                if name != "exact":
-                    found, seconds = timed(search, problem, 1.0)
-                    tallies[name].solved += problem.caps.admit(found.best)
-                    tallies[name].seconds.append(seconds)
-        cells = [
-            f"{100 * tally.solved / solvable:.0f} % · {1e3 * statistics.median(tally.seconds):.1f}" if solvable else "–" for tally in tallies.values()
-        ]
-        print(f"| {n} | {solvable}{f' ({undecided} undecided)' if undecided else ''} | " + " | ".join(cells) + " |", flush=True)
+        row = tallied(n, graphs)
+        cells = [f"{row.share(name):.0f} % · {row.milliseconds(name):.1f}" if row.solvable else "–" for name in METHODS]
+        print(f"| {n} | {row.solvable}{f' ({row.undecided} undecided)' if row.undecided else ''} | " + " | ".join(cells) + " |", flush=True)
 
 
 def large() -> None:
@@ -112,11 +137,16 @@ def large() -> None:
                 print(f"| {n} | {label} | {seconds:.2f} | {found.best.cpu / start.best.cpu:.4f} | {gap:.3f} | {ended} |", flush=True)
 
 
-def main() -> None:
+def warm_up() -> None:
+    """Every method once: compiled code is loaded, or compiled where it is not there yet."""
     warm = Problem(keyed_model(1, 30), Caps(memory_bytes=1e9))
     for search in METHODS.values():
         search(drawn_problem(1, 5), Deadline.after(LIMIT))
     anytime(warm, Deadline.after(1.0))
+
+
+def main() -> None:
+    warm_up()
     full = os.environ.get("WATERSMEET_BENCH") == "full"
     table(*((FULL, FULL_GRAPHS) if full else (QUICK, QUICK_GRAPHS)))
     large()

@@ -38,7 +38,7 @@ from solvers.estimate import estimate
 from solvers.planner import plan as planned
 from tests.spark_adapter.cells import SECOND
 
-__all__ = ["EPOCH", "Flow", "bindings_of", "columns", "main", "request_of", "shaped"]
+__all__ = ["CHAIN", "EPOCH", "Flow", "bindings_of", "columns", "main", "one_run", "request_of", "shaped", "write"]
 
 # Event times of these data begin some days after 1970, so that a watermark of 0 means that there is none.
 EPOCH = 10**6 * SECOND
@@ -228,12 +228,13 @@ def left_deep(request: PlanRequest, order: Sequence[str]) -> Plan | None:
     return shaped(request, operators)
 
 
-def write(folder: Path, seconds: float, batches: int) -> None:
-    """One Parquet file per stream and batch, in the order of their modification times."""
+def write(folder: Path, seconds: float, batches: int, flows: Mapping[str, Flow] = CHAIN) -> None:
+    """One Parquet file per stream and batch, in the order of their modification times. Event times are whole milliseconds, as Flink has them."""
     rng = np.random.default_rng(1)
-    for name, flow in CHAIN.items():
+    for name, flow in flows.items():
         (folder / name).mkdir(parents=True)
         found = columns(flow, seconds, rng)
+        found["ts"] = found["ts"] // 1000 * 1000
         frame = pl.DataFrame(found | {"id": np.arange(len(found["ts"]))}).with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC")))
         for n in range(batches):
             path = folder / name / f"{n:05}.parquet"
@@ -265,9 +266,9 @@ def bindings_of(folder: Path, flows: Mapping[str, Flow], sink: Mapping[str, Any]
     return Bindings.model_validate(document)
 
 
-def one_run(spark: Any, folder: Path, place: Path, plan: Plan, engine: str) -> dict[str, float]:
+def one_run(spark: Any, folder: Path, place: Path, plan: Plan, engine: str, flows: Mapping[str, Flow] = CHAIN) -> dict[str, float]:
     sink = {"format": "parquet", "options": {"path": str(place / "out")}}
-    pipeline = spark_adapter.compile(plan, bindings_of(folder, CHAIN, sink, place), spark, engine)
+    pipeline = spark_adapter.compile(plan, bindings_of(folder, flows, sink, place), spark, engine)
     began, before = time.monotonic(), tree_cpu()
     pipeline.start().await_termination()
     seconds, after = time.monotonic() - began, tree_cpu()

@@ -15,13 +15,18 @@ from pathlib import Path
 from solvers.window_join.solve import Side, approximate_crossover, exact_crossover, hash_cost, nested_loop_cost, regulate
 from tests.bench.svg import line_chart
 
+__all__ = ["cost_lines", "main", "short_cpu_lines", "short_memory_lines", "timed_lines"]
+
 BUILD = Path("build/bench")
 LOOP, HASH = 0.5, 0.65
 
 
-def costs_by_rate(figure: int, keys: float) -> None:
-    """Fig. 2 and 3: T 60/60, λ_a 10."""
-    series: dict[str, list[tuple[float, float]]] = {"HHJ": [], "HNJ": [], "NHJ": [], "NNJ": []}
+Lines = dict[str, list[tuple[float, float]]]
+
+
+def cost_lines(keys: float) -> tuple[Lines, float | None]:
+    """Fig. 2 and 3: T 60/60, λ_a 10: costs by the rate of B, and the first rate tried at which HNJ is below HHJ."""
+    series: Lines = {"HHJ": [], "HNJ": [], "NHJ": [], "NNJ": []}
     crossing = None
     for rate in range(10, 201, 5):
         a, b = Side(10, 60, keys), Side(rate, 60, keys)
@@ -31,6 +36,11 @@ def costs_by_rate(figure: int, keys: float) -> None:
             line.append((rate, left[name[0]] + right[name[1]]))
         if crossing is None and right["N"] < right["H"]:
             crossing = rate
+    return series, crossing
+
+
+def costs_by_rate(figure: int, keys: float) -> None:
+    series, crossing = cost_lines(keys)
     line_chart(BUILD / f"paper4-fig{figure}.svg", f"Cost of moving window joins, {keys:g} keys", "rate of B, tuples/s", "cost per second", series)
     print(f"fig {figure}: with {keys:g} keys HNJ beats HHJ from λ_b = {crossing} on (paper: about {70 if keys == 10 else 140})")
 
@@ -62,9 +72,9 @@ def timed_direction(rate: float, keys: int, hashed: bool, seconds: float = 60.0)
     return time.process_time() - start
 
 
-def timed_crossovers() -> None:
-    """Fig. 4 and 5: where a scan starts to beat the index, predicted and timed."""
-    series: dict[str, list[tuple[float, float]]] = {"HJ model": [], "NLJ model": [], "HJ timed": [], "NLJ timed": []}
+def timed_lines() -> Lines:
+    """Fig. 4: one direction by the rate of B, priced, and timed in a small implementation of the paper's; timed ones are scaled to the model once."""
+    series: Lines = {"HJ model": [], "NLJ model": [], "HJ timed": [], "NLJ timed": []}
     scale = None
     for rate in range(20, 141, 20):
         b = Side(rate, 60, 10)
@@ -74,6 +84,12 @@ def timed_crossovers() -> None:
         for name in ("HJ", "NLJ"):
             series[f"{name} model"].append((rate, model[name]))
             series[f"{name} timed"].append((rate, timed[name] * scale))
+    return series
+
+
+def timed_crossovers() -> None:
+    """Fig. 4 and 5: where a scan starts to beat the index, predicted and timed."""
+    series = timed_lines()
     line_chart(
         BUILD / "paper4-fig4.svg", "A to B: model and timed", "rate of B, tuples/s", "cost per second", series, "timed: scaled to the model once"
     )
@@ -109,7 +125,7 @@ def joined(rates: tuple[float, float], windows: tuple[float, float], keys: int, 
     return line
 
 
-def short_cpu() -> None:
+def short_cpu_lines() -> Lines:
     """Fig. 8: λ 80/20, T 9/1, µ 10: five ways to regulate the rates."""
     best = regulate(Side(80, 9, 50), Side(20, 1, 12.5), 10, math.inf, False)
     strategies = {
@@ -119,12 +135,16 @@ def short_cpu() -> None:
         "by window": (9.0, 1.0),
         "inverse window": (1.0, 9.0),
     }
-    series = {name: joined(rates, (9.0, 1.0), 50, 600) for name, rates in strategies.items()}
+    return {name: joined(rates, (9.0, 1.0), 50, 600) for name, rates in strategies.items()}
+
+
+def short_cpu() -> None:
+    series = short_cpu_lines()
     line_chart(BUILD / "paper4-fig8.svg", "Short CPU: regulated rates", "seconds", "results", series)
     print("fig 8: results after 600 s: " + ", ".join(f"{name} {line[-1][1]:.0f}" for name, line in series.items()))
 
 
-def short_memory() -> None:
+def short_memory_lines() -> Lines:
     """Fig. 9: λ 10/50, M 1000, σ 0.005: five ways to share out the memory."""
     strategies = {
         "max A": (1000.0, 0.0),
@@ -133,7 +153,11 @@ def short_memory() -> None:
         "inverse rate": (5000 / 6, 1000 / 6),
         "equal": (500.0, 500.0),
     }
-    series = {name: joined((10.0, 50.0), (a / 10.0, b / 50.0), 200, 60) for name, (a, b) in strategies.items()}
+    return {name: joined((10.0, 50.0), (a / 10.0, b / 50.0), 200, 60) for name, (a, b) in strategies.items()}
+
+
+def short_memory() -> None:
+    series = short_memory_lines()
     line_chart(BUILD / "paper4-fig9.svg", "Short memory: windows", "seconds", "results", series)
     print("fig 9: results after 60 s: " + ", ".join(f"{name} {line[-1][1]:.0f}" for name, line in series.items()) + " (closed form for max A: 15000)")
 
