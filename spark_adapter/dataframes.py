@@ -177,12 +177,17 @@ def _asked(request: PlanRequest, bindings: Bindings, asking: Asking) -> Plan:
         request = request.model_copy(update={"query": _merged(request, measured, asking)})
     elif not asking.statistics and len(request.query.streams) > 2:
         raise PlanError([("", "how fast are the frames? Give a plan, statistics={'streams': {name: {'rate': …}}}, or batches to measure")])
-    if asking.url is not None:
-        made = import_module("app.commands.remote").ask(asking.url, "/v1/plans", request, Plan, request.options.time_limit + 60)
-    else:
-        made = import_module("solvers.planner").plan(request)
+    made = import_module("solvers.planner").plan(request) if asking.url is None else _from_server(asking.url, request)
     assert isinstance(made, Plan)
     return made
+
+
+def _from_server(url: str, request: PlanRequest) -> Any:
+    """The server's plan. Raises PlanError with what the server said, or why it said nothing."""
+    try:
+        return import_module("app.commands.remote").ask(url, "/v1/plans", request, Plan, request.options.time_limit + 60)
+    except import_module("app.commands.terminal").RefusedError as refused:
+        raise PlanError([("", line) for line in refused.lines]) from None
 
 
 def _merged(request: PlanRequest, measured: Any, asking: Asking) -> Any:

@@ -29,6 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="approve what golden tests print now")
 
 
+@pytest.fixture(autouse=True)
+def _outside_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests do the same on a person's machine and in CI: what a command does where CI is set, its test sets."""
+    monkeypatch.delenv("CI", raising=False)
+
+
 def pytest_unconfigure() -> None:
     SPARK_TESTS.unlink(missing_ok=True)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,14 +15,17 @@ from spark_adapter.kafka.local import running_broker
 from spark_adapter.session import open_session
 from tests.spark_adapter.kafka import Topics
 
+POSTGRES_DRIVER = ("org.postgresql:postgresql:42.7.7",)  # what Spark's JDBC source needs to read a PostgreSQL
+
 
 @pytest.fixture(scope="session")
 def connector() -> str:
-    """The jars of Spark's connector for Kafka, as a setting of Spark's; empty where they cannot be had, which only tests of Kafka mind."""
-    try:
-        return ",".join(str(jar) for jars in (CONNECTOR, AVRO) for jar in sorted(fetched(jars).glob("*.jar")))
-    except ConnectorError:
-        return ""
+    """The jars of Spark's connector for Kafka and of PostgreSQL's driver, as far as they can be had, as a setting of Spark's."""
+    found: list[Path] = []
+    for jars in (CONNECTOR, AVRO, POSTGRES_DRIVER):
+        with suppress(ConnectorError):
+            found += sorted(fetched(jars).glob("*.jar"))
+    return ",".join(map(str, found))
 
 
 @pytest.fixture(scope="session")

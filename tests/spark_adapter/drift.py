@@ -34,6 +34,13 @@ class Drift:
     """Seconds of event time."""
     partners: tuple[float, float, float]
     """How many rows of the next stream's window a row finds, along the chain, in the first half; in the second half from the other end."""
+    first: float | None = None
+    """Seconds of the first half, where it is shorter."""
+
+    @property
+    def turn(self) -> float:
+        """Seconds after which the second half begins."""
+        return self.half if self.first is None else self.first
 
     def _values(self, second: bool) -> dict[str, dict[str, int]]:
         found = self.partners[::-1] if second else self.partners
@@ -50,7 +57,9 @@ class Drift:
 
     def rows(self) -> dict[str, pl.DataFrame]:
         first, second = self._values(False), self._values(True)
-        return arrivals({name: [Stretch(self.half, self.rate, half[name]) for half in (first, second)] for name in "abcd"}, start=EPOCH)
+        return arrivals(
+            {name: [Stretch(self.turn, self.rate, first[name]), Stretch(self.half, self.rate, second[name])] for name in "abcd"}, start=EPOCH
+        )
 
     def batches(self, rows: Arrivals) -> list[tuple[dict[str, pl.DataFrame], int]]:
         return cut(rows, self.batch, EPOCH)
@@ -58,7 +67,7 @@ class Drift:
     def second_half(self, line: Mapping[str, Any]) -> bool:
         """Whether a line of the statistics is of a batch in the second half."""
         reached = max((stream["last"] for stream in line["streams"] if stream["last"] is not None), default=0)
-        return bool(reached >= EPOCH + self.half * SECOND)
+        return bool(reached >= EPOCH + self.turn * SECOND)
 
     def write(self, folder: Path, rows: Arrivals) -> None:
         """A Parquet file per stream and batch; Spark takes files by their modification times."""

@@ -32,6 +32,11 @@ class Postgres:
     def url(self, password: str = PASSWORD) -> str:
         return f"postgresql+psycopg://{USER}:{password.replace(' ', '%20')}@127.0.0.1:{self.port}/postgres"
 
+    def jdbc(self, table: str) -> dict[str, str]:
+        """What Spark's own source for databases takes."""
+        url = f"jdbc:postgresql://127.0.0.1:{self.port}/postgres"
+        return {"url": url, "dbtable": table, "user": USER, "password": PASSWORD, "driver": "org.postgresql.Driver"}
+
     def start(self) -> None:
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off"
         self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-l", str(self.folder / "log"), "-o", options, "start")

@@ -6,7 +6,9 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 
 import spark_adapter
+from models.request import PlanRequest
+from solvers.planner import plan
 from spark_adapter.errors import AdapterError, BindingError, PlanError
 from tests.spark_adapter.plans import make_plan, make_query
 from tests.spark_adapter.runs import ATTEMPTS, NO_LAST_BATCH, SCHEMA, TOO_SLOW, generated, true_ids, write_batch
@@ -95,6 +99,39 @@ def test_a_plan_is_made_from_what_batches_show(spark: SparkSession, folder: Path
     batches["b"] = batches["b"].withColumn("twice", F.col("id") * 2)
     results = spark_adapter.join(frames(spark, folder), ON, WITHIN, batches=batches, cells=1)
     assert results.isStreaming and results.columns == ["a", "b", "c"]
+
+
+def test_a_server_is_asked_for_the_plan(spark: SparkSession, folder: Path) -> None:
+    """With what is known, as a request that any server takes; its plan is the one that is run, and where it is none, that is said."""
+    asked: list[dict[str, Any]] = []
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            made = plan(PlanRequest.model_validate(asked[-1])).model_dump_json().encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(made)))
+            self.end_headers()
+            self.wfile.write(made)
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            """Tests say what went wrong."""
+
+    with HTTPServer(("127.0.0.1", 0), Answering) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        thread = Thread(target=server.handle_request)
+        thread.start()
+        results = spark_adapter.join(frames(spark, folder), ON, WITHIN, statistics=RATES, url=url)
+        thread.join()
+    (request,) = asked
+    assert {stream["name"]: (stream["rate"], stream["window"]["seconds"]) for stream in request["query"]["streams"]} == {
+        "a": (5.0, 6.0),
+        "b": (5.0, 4.0),
+        "c": (5.0, 8.0),
+    }
+    assert results.isStreaming and results.columns == ["a", "b", "c"]
+    assert sentence(frames(spark, folder), url=url).startswith(f"{url}: "), "the server is gone"
 
 
 def sentence(frames: dict[str, DataFrame], on: list[str] | None = None, within: dict[str, str | float] | None = None, **more: Any) -> str:

@@ -254,6 +254,22 @@ def server() -> Iterator[Postgres]:
 
 
 @pytest.mark.spark
+def test_a_table_is_kept_from_a_database_that_spark_reads_by_jdbc(spark: SparkSession, tmp_path: Path, server: Postgres, connector: str) -> None:
+    if "postgresql" not in connector:
+        pytest.skip("no driver for PostgreSQL: Maven, which copies it, is missing or reached nothing")
+    rows = generated(QUERY, 60, seed=3, seconds=12)
+    write(tmp_path, rows, files=3)
+    fill(server.url(), content())
+    document = bound(tmp_path, server.url()).model_dump(by_alias=True)
+    for name in TABLES:
+        document["tables"][name]["scan"] = {"format": "jdbc", "options": server.jdbc(name)}
+    plan = plan_of([[["a", "b"], "c"], "p"], {"p": ["y"]})  # c is read by Spark, p asked by SQLAlchemy, in one database
+    pipeline = spark_adapter.compile(plan, Bindings.model_validate(document), spark, cells=2).start()
+    pipeline.await_termination(120)
+    assert found(tmp_path) == expected(rows, content())
+
+
+@pytest.mark.spark
 def test_a_database_that_is_away_for_a_while_loses_and_doubles_nothing(spark: SparkSession, tmp_path: Path, server: Postgres) -> None:
     rows = generated(QUERY, 60, seed=6, seconds=12)
     fill(server.url(), content())
