@@ -31,7 +31,7 @@ from spark_adapter.errors import BindingError, Fault
 from spark_adapter.expressions import SPARK_ERRORS, ExpressionError, analyzed, column_or_expression, milliseconds, quietly, quoted, references, said
 from spark_adapter.kafka import brokers, topics
 from spark_adapter.kafka.connector import missing
-from spark_adapter.tables.databases import described, unaskable, unbound
+from spark_adapter.tables.databases import described, unaskable, unbound, unmatched
 
 __all__ = ["Inputs", "Opener", "TableRows", "attributes", "read_batches", "read_frames", "read_inputs", "result_columns"]
 
@@ -159,13 +159,7 @@ def _read(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession, ope
 
 def _names(plan: Plan | PlanRequest, bindings: Bindings, spark: SparkSession) -> Iterator[Fault]:
     """Streams without a binding, bindings without a stream, names that Spark cannot tell apart."""
-    streams = [stream.name for stream in plan.query.streams]
-    missing = [name for name in streams if name not in bindings.streams]
-    if missing:
-        yield "/streams", f"there is no binding for {', '.join(missing)}; every stream of the plan needs one"
-    for name in bindings.streams:
-        if name not in streams:
-            yield f"/streams/{name}", f"{name!r} is no stream of the plan; its streams are {', '.join(streams)}"
+    yield from unmatched("stream", [stream.name for stream in plan.query.streams], bindings.streams)
     yield from unbound(plan, bindings)
     wanted = attributes(plan.query)
     bound: list[tuple[str, str, Mapping[str, str]]] = [("streams", name, binding.columns) for name, binding in bindings.streams.items()]

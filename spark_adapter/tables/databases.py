@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import types as T  # noqa: N812 - everyone's name for it
@@ -12,7 +12,7 @@ from models.plan import Plan
 from models.request import PlanRequest
 from spark_adapter.errors import BindingError, Fault
 
-__all__ = ["check_tables", "described", "unaskable", "unbound"]
+__all__ = ["check_tables", "described", "unaskable", "unbound", "unmatched"]
 
 DIGITS, SCALE = 38, 18  # of a number to which its database sets no limit
 
@@ -27,15 +27,20 @@ def check_tables(plan: Plan, bindings: Bindings) -> None:
         raise BindingError(faults)
 
 
+def unmatched(kind: str, names: Sequence[str], bound: Iterable[str]) -> Iterator[Fault]:
+    """Streams or tables of these names that are not bound, and those that are bound but not there."""
+    known = list(bound)
+    missing = [name for name in names if name not in known]
+    if missing:
+        yield f"/{kind}s", f"there is no binding for {', '.join(missing)}; every {kind} of the plan needs one"
+    for name in known:
+        if name not in names:
+            yield f"/{kind}s/{name}", f"{name!r} is no {kind} of the plan; its {kind}s are {', '.join(names) or 'none'}"
+
+
 def unbound(plan: Plan | PlanRequest, bindings: Bindings) -> Iterator[Fault]:
     """Tables without a binding, bindings without a table, and those that lack what the plan's access needs."""
-    tables = [table.name for table in plan.query.tables]
-    missing = [name for name in tables if name not in bindings.tables]
-    if missing:
-        yield "/tables", f"there is no binding for {', '.join(missing)}; every table of the plan needs one"
-    for name in bindings.tables:
-        if name not in tables:
-            yield f"/tables/{name}", f"{name!r} is no table of the plan; its tables are {', '.join(tables) or 'none'}"
+    yield from unmatched("table", [table.name for table in plan.query.tables], bindings.tables)
     for reached in plan.tables if isinstance(plan, Plan) else ():
         binding = bindings.tables.get(reached.name)
         if binding is not None and reached.bound and binding.index is None:

@@ -17,9 +17,9 @@ from __future__ import annotations
 import numpy as np
 
 from solvers.jtree.compiled.compiling import Ints, released
-from solvers.jtree.compiled.cost import side, weighted
+from solvers.jtree.compiled.cost import pair_excess
 from solvers.jtree.compiled.families import DONE, NO_ROOM, STOPPED, Family, joins_with
-from solvers.jtree.compiled.kept import HEAPED, TAKEN, WORK, Kept, Streams, between, is_all, kept_cost, note, offer, pop, start
+from solvers.jtree.compiled.kept import HEAPED, TAKEN, WORK, Kept, Streams, between, is_all, kept_cost, note, offer, pop, share, start
 
 __all__ = ["cheapest_first", "pairs_with"]
 
@@ -31,30 +31,23 @@ def pairs_with(kept: Kept, streams: Streams, a: int, limit: float) -> bool:
     words, weights = mask.shape[1], streams.weights
     whole, blocks = np.empty(words, np.int64), np.empty(2, np.int64)
     blocks[0] = a
-    rate = size[a] * paces[a]
     for p in range(kept.counts[TAKEN]):
         b = kept.order[p]
         if least[a] + least[b] > limit:
             break
         kept.counts[WORK] += p & 1
-        meets, beside, hashable = 0, 0, 0
-        for w in range(words):
-            meets |= mask[a, w] & mask[b, w]
-            beside |= around[a, w] & mask[b, w]
-            hashable |= equal[a, w] & mask[b, w]
-        if meets or not beside:
+        if share(mask, a, mask, b) or not share(around, a, mask, b):
             continue
         kept.counts[WORK] += 4
         joined = size[a] * size[b] * between(streams, mask, a, b)
         if not (note(kept, a, least[b], joined) and note(kept, b, least[a], joined)):
             return False
-        other = size[b] * paces[b]
         for w in range(words):
             whole[w] = mask[a, w] | mask[b, w]
-        cost = least[a] + least[b] + weighted(weights.probe, rate + other) + kept_cost(streams, whole, joined * (paces[a] + paces[b]))
+        cost = least[a] + least[b] + kept_cost(streams, whole, joined * (paces[a] + paces[b]))
         if cost > limit:
             continue
-        cost += side(rate, other, size[a], hashable != 0, weights) + side(other, rate, size[b], hashable != 0, weights)
+        cost += pair_excess(size[a], paces[a], size[b], paces[b], share(equal, a, mask, b), weights)
         blocks[1] = b
         if cost <= limit and not offer(kept, blocks, 2, whole, joined, cost):
             return False

@@ -20,6 +20,7 @@ __all__ = [
     "keeping_in_mjoin",
     "kept_bytes",
     "kept_excess",
+    "pair_excess",
     "rounded",
     "rounded_down",
     "scanning",
@@ -61,6 +62,14 @@ def side(kept: float, arriving: float, size: float, hashable: bool, weights: Wei
     if not hashable:
         return plain
     return min(plain, weighted(weights.indexed, kept))
+
+
+@compiled
+def pair_excess(size_a: float, pace_a: float, size_b: float, pace_b: float, hashable: bool, weights: Weights) -> float:
+    """The excess of a binary join from the figures of its inputs, with the weights of `Ledger`; `binary_excess` is the same over a table of sets."""
+    rate_a, rate_b = size_a * pace_a, size_b * pace_b
+    from_a = side(rate_b, rate_a, size_b, hashable, weights) + weighted(weights.probe, rate_a)
+    return from_a + (side(rate_a, rate_b, size_a, hashable, weights) + weighted(weights.probe, rate_b))
 
 
 class Prices(NamedTuple):

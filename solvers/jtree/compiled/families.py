@@ -5,7 +5,7 @@ Method: branch and bound over candidates, each in the family or not. What the bl
 it does as an input (`kept.as_input`); its pipeline makes unions of blocks of the family, of known sizes, until it leaves by a candidate; that join
 counts, at its own size, and what follows counts for nothing. A backward pass over the unions finds the least. The candidate by which the
 pipeline that gains most leaves is branched on next: in the family its sizes are known, out of it nobody leaves by it, and the bound rises either
-way. Families are priced with the best probe orders, over all unions.
+way. Families are priced with the best probe orders, over all unions (`unions.backwards`).
 
 Guarantee: every family within the limit of up to MOST_BLOCKS blocks is priced once; of wider ones `wide` has a lower bound. Complexity: exponential
 in the number of blocks that the limit pays for; O(2^m · candidates) for each family of m blocks that is looked at.
@@ -19,8 +19,9 @@ import numpy as np
 
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, released
 from solvers.jtree.compiled.cost import weighted
-from solvers.jtree.compiled.kept import TAKEN, WORK, Kept, Streams, as_input, between, keeping, kept_cost, offer, smallest_beside
+from solvers.jtree.compiled.kept import TAKEN, WORK, Kept, Streams, as_input, between, kept_cost, offer, share, smallest_beside
 from solvers.jtree.compiled.sets import lowest
+from solvers.jtree.compiled.unions import backwards, union_figures
 
 __all__ = [
     "DONE",
@@ -36,9 +37,8 @@ __all__ = [
     "least_of_family",
     "list_usable",
     "most_wanted",
-    "pipelines",
     "price",
-    "union_figures",
+    "unions_of_family",
     "ways_out",
 ]
 
@@ -58,6 +58,9 @@ class Family(NamedTuple):
     total: Floats
     inside: Floats
     """[m, k]: the smallest join of block k with another of the first m."""
+    block_size: Floats
+    """Of every block its size and Σ 1/T."""
+    block_pace: Floats
     cross: Floats
     """[k, j]: the selectivity between two blocks; `beside` and `hashed`: the blocks that each leads to, and those by an equality."""
     beside: Ints
@@ -76,10 +79,11 @@ class Family(NamedTuple):
     about: Ints
     tried: Ints
     reaches: Ints
-    """By union of blocks, this and what follows: the blocks it leads to, those by an equality, its size, what it costs to go on from it."""
+    """By union of blocks, this and what follows: the blocks it leads to, those by an equality, its size, what it costs to go on, and by which."""
     hashes: Ints
     sizes: Floats
     to_go: Floats
+    following: Ints
     to_leave: Floats
     """The smallest join of the union with a candidate, and `leaving` which; `best`: by which the best way on from here leaves, −1 where by none."""
     leaving: Ints
@@ -101,6 +105,8 @@ def family_room(most: int, words: int) -> Family:
         size=np.zeros(m + 1),
         total=np.zeros(m + 1),
         inside=np.full((m + 1, m + 1), np.inf),
+        block_size=np.zeros(m),
+        block_pace=np.zeros(m),
         cross=np.ones((m, m)),
         beside=np.zeros(m, np.int64),
         hashed=np.zeros(m, np.int64),
@@ -116,6 +122,7 @@ def family_room(most: int, words: int) -> Family:
         hashes=np.zeros(unions, np.int64),
         sizes=np.empty(unions),
         to_go=np.empty(unions),
+        following=np.empty(unions, np.int64),
         to_leave=np.empty(unions),
         leaving=np.empty(unions, np.int64),
         best=np.empty(unions, np.int64),
@@ -124,52 +131,12 @@ def family_room(most: int, words: int) -> Family:
     )
 
 
-@released
-def union_figures(kept: Kept, family: Family, m: int) -> None:
-    """Of every union of the first m blocks its size, the blocks it leads to, and those by an equality."""
-    full = (1 << m) - 1
-    cross, beside, hashed, sizes = family.cross, family.beside, family.hashed, family.sizes
-    reach, hashes = family.reaches, family.hashes
-    reach[0], hashes[0] = 0, 0
-    for u in range(1, full + 1):
-        k = lowest(u)
-        rest = u & (u - 1)
-        reach[u], hashes[u] = (reach[rest] | beside[k]) & full, hashes[rest] | hashed[k]
-        size = kept.size[family.chosen[k]]
-        if rest:
-            size *= sizes[rest]
-            left = rest & beside[k]
-            while left:
-                size *= cross[k, lowest(left)]
-                left &= left - 1
-        sizes[u] = size
-
-
-@released
-def pipelines(kept: Kept, streams: Streams, family: Family, m: int) -> float:
-    """What all partial results of a join of the family's first m blocks cost, and scanning for them, with the best probe orders."""
-    full = (1 << m) - 1
-    scan, made = streams.weights.scan, streams.weights.join + streams.weights.probe
-    sizes, to_go = family.sizes, family.to_go
-    union_figures(kept, family, m)
-    reach, hashes = family.reaches, family.hashes
-    to_go[full] = 0.0
-    # Unions that are not connected have figures too, but no pipeline comes to one: every step follows a predicate.
-    for u in range(full - 1, 0, -1):
-        best = np.inf
-        left = reach[u] & ~u
-        while left:
-            k = lowest(left)
-            left &= left - 1
-            step = to_go[u | (1 << k)]
-            if scan != 0.0 and not hashes[u] >> k & 1:
-                step += scan * (sizes[u] * kept.size[family.chosen[k]])
-            best = min(best, step)
-        to_go[u] = best + weighted(made, sizes[u]) if u & (u - 1) else best
-    total = 0.0
+@compiled
+def unions_of_family(family: Family, m: int) -> None:
+    """The figures of every union of the first m blocks. Those that are not connected have some too, but no pipeline comes to one."""
     for k in range(m):
-        total += kept.pace[family.chosen[k]] * to_go[1 << k]
-    return total
+        family.sizes[1 << k] = family.block_size[k]
+    union_figures(m, family.cross, family.beside, family.hashed, family.sizes, family.reaches, family.hashes)
 
 
 @released
@@ -184,14 +151,10 @@ def candidates(kept: Kept, streams: Streams, family: Family, a: int, limit: floa
         if floor + least[b] > limit:
             break
         kept.counts[WORK] += p & 1
-        meets, beside = 0, 0
-        for w in range(mask.shape[1]):
-            meets |= mask[a, w] & mask[b, w]
-            beside |= around[a, w] & mask[b, w]
-        if meets or floor + own[b] > limit:
+        if floor + own[b] > limit or share(mask, a, mask, b):
             continue
         first = smallest_beside(kept, b, limit - own[a] - own[b])
-        if beside:
+        if share(around, a, mask, b):
             first = min(first, kept.size[a] * kept.size[b] * between(streams, mask, a, b))
         if floor + own[b] + made * kept.pace[b] * first <= limit:
             family.listed[many] = b
@@ -203,26 +166,21 @@ def candidates(kept: Kept, streams: Streams, family: Family, a: int, limit: floa
 def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many: int) -> None:
     """Make set b the family's block number m, and work out its joins with the others and with all candidates."""
     mask, around, equal, size = kept.mask, kept.around, kept.equal, kept.size
-    words = mask.shape[1]
-    family.chosen[m] = b
+    family.chosen[m], family.block_size[m], family.block_pace[m] = b, size[b], kept.pace[b]
     family.beside[m], family.hashed[m] = 0, 0
     grown, nearest = size[b], np.inf
     for k in range(m):
         other = family.chosen[k]
-        adjacent, hashable = 0, 0
-        for w in range(words):
-            adjacent |= around[other, w] & mask[b, w]
-            hashable |= equal[other, w] & mask[b, w]
         family.beside[k] &= (1 << m) - 1
         family.hashed[k] &= (1 << m) - 1
         both = np.inf
-        if adjacent:
+        if share(around, other, mask, b):
             family.cross[k, m] = family.cross[m, k] = between(streams, mask, other, b)
             both = size[other] * size[b] * family.cross[k, m]
             grown *= family.cross[k, m]
             family.beside[k] |= 1 << m
             family.beside[m] |= 1 << k
-            if hashable:
+            if share(equal, other, mask, b):
                 family.hashed[k] |= 1 << m
                 family.hashed[m] |= 1 << k
         family.inside[m + 1, k] = min(family.inside[m, k], both)
@@ -230,18 +188,15 @@ def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many
     family.inside[m + 1, m] = nearest
     family.size[m + 1] = grown * (family.size[m] if m else 1.0)
     family.total[m + 1] = kept.own[b] + (family.total[m] if m else 0.0)
-    for w in range(words):
+    for w in range(mask.shape[1]):
         before, reached = (family.union[m, w], family.reach[m, w]) if m else (0, 0)
         family.union[m + 1, w] = before | mask[b, w]
         family.reach[m + 1, w] = (reached | around[b, w]) & ~family.union[m + 1, w]
     row = family.rows[m]
     for c in range(many):
         other = family.listed[c]
-        adjacent, meets = 0, 0
-        for w in range(words):
-            adjacent |= around[other, w] & mask[b, w]
-            meets |= mask[other, w] & mask[b, w]
-        row[c] = between(streams, mask, b, other) if adjacent and not meets else np.inf
+        joined = share(around, other, mask, b) and not share(mask, other, mask, b)
+        row[c] = between(streams, mask, b, other) if joined else np.inf
 
 
 @released
@@ -277,7 +232,7 @@ def least_of_family(kept: Kept, family: Family, m: int, made: float) -> float:
         least, out = made * family.to_leave[u], family.leaving[u]
         if u == full and m > 1:
             least, out = 0.0, -1  # the join with the candidate may be the output
-        left = reach[u] & ~u
+        left = reach[u] & full & ~u
         while left:
             k = lowest(left)
             left &= left - 1
@@ -298,10 +253,7 @@ def list_usable(kept: Kept, family: Family, m: int, many: int, limit: float, mad
     some = False
     for c in range(many):
         b = family.listed[c]
-        meets = 0
-        for w in range(kept.mask.shape[1]):
-            meets |= kept.mask[b, w] & family.union[m, w]
-        family.usable[c] = family.out[c] == 0 and meets == 0 and kept.own[b] <= left
+        family.usable[c] = kept.own[b] <= left and family.out[c] == 0 and not share(kept.mask, b, family.union, m)
         if family.usable[c]:
             some = True
             # Its first partial result is its join with a block or with another candidate, which has to be paid for as well.
@@ -323,10 +275,7 @@ def most_wanted(kept: Kept, family: Family, m: int, many: int) -> int:
             if gain > most or wanted < 0:
                 most, wanted = gain, family.best[1 << k]
     for c in range(many if wanted < 0 else 0):
-        beside = 0
-        for w in range(kept.mask.shape[1]):
-            beside |= kept.mask[family.listed[c], w] & family.reach[m, w]
-        if family.usable[c] and beside:
+        if family.usable[c] and share(kept.mask, family.listed[c], family.reach, m):
             return c
     return int(wanted)
 
@@ -339,7 +288,7 @@ def branch(kept: Kept, family: Family, depth: int, many: int, limit: float, made
     kept.counts[WORK] += 1 + many * (m + 1) // LISTED_AT_ONCE
     if not list_usable(kept, family, m, many, limit, made):
         return
-    union_figures(kept, family, m)
+    unions_of_family(family, m)
     changed, least = True, 0.0
     kept.counts[WORK] += (np.sum(family.usable[:many]) + m << m) // SCANNED
     while changed:
@@ -364,16 +313,17 @@ def price(kept: Kept, streams: Streams, family: Family, m: int, limit: float) ->
     made = streams.weights.join + streams.weights.probe
     pace, cost = 0.0, family.total[m]
     for k in range(m):
-        pace += kept.pace[family.chosen[k]]
-        cost += made * kept.pace[family.chosen[k]] * family.inside[m, k]
+        pace += family.block_pace[k]
+        cost += made * family.block_pace[k] * family.inside[m, k]
     after = kept_cost(streams, family.union[m], family.size[m] * pace)
     if cost + after > limit:
         return True
-    cost = family.total[m] + after + pipelines(kept, streams, family, m)
+    unions_of_family(family, m)
+    backwards(m, family.sizes, family.reaches, family.hashes, streams.weights, family.to_go, family.following)
+    cost = after
     for k in range(m):
-        b = family.chosen[k]
         keep = streams.weights.indexed if family.hashed[k] else streams.weights.append
-        cost += weighted(keep - keeping(kept, streams, b), kept.size[b] * kept.pace[b])
+        cost += kept.least[family.chosen[k]] + family.block_pace[k] * (family.to_go[1 << k] + weighted(keep, family.block_size[k]))
     return cost > limit or offer(kept, family.chosen, m, family.union[m], family.size[m], cost)
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "pop",
     "push",
     "room_of",
+    "share",
     "smallest_beside",
     "start",
 ]
@@ -149,6 +150,15 @@ def pop(heap: Ints, cost: Floats, many: int) -> None:
         heap[k], cost[k] = heap[down], cost[down]
         k = down
     heap[k], cost[k] = item, value
+
+
+@compiled
+def share(one: Ints, a: int, other: Ints, b: int) -> bool:
+    """Whether row a of one array of sets and row b of another have a stream in common."""
+    common = 0
+    for w in range(one.shape[1]):
+        common |= one[a, w] & other[b, w]
+    return common != 0
 
 
 @compiled

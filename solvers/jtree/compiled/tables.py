@@ -2,7 +2,7 @@
 
 Problem: size(S), Σ 1/T, bytes and neighbours of thousands of connected sets S, with observed sub-joins standing in as the contract says (§2).
 Method: S from S without one stream, on mantissas and exponents apart as `solvers.model.graph` does. Guarantee: the contract's figures, but for the
-order in which factors are multiplied; a size that leaves the range of a double counts as LARGEST. Complexity: O(sets · predicates of a stream);
+order in which factors are multiplied; a size that leaves the range of a double counts as MOST_TUPLES. Complexity: O(sets · predicates of a stream);
 O(n·2^n) once where there are many observed sets.
 """
 
@@ -23,7 +23,7 @@ from solvers.model.graph import bits
 __all__ = ["connected_sets"]
 
 MOST_TABLED = 22  # streams of which every set, connected or not, has an entry: 16 MB, a tenth of a second
-LARGEST = 1e290  # sizes above this count as this: no plan that makes them can be priced, and no infinity is subtracted
+MOST_TUPLES = 1e290  # sizes above this count as this: no plan that makes them can be priced, and no infinity is subtracted
 
 
 class Streams(NamedTuple):
@@ -173,7 +173,7 @@ def figures(streams: Streams, predicates: Predicates, observed: Observed, listed
         count = standing_in(observed.masks, first, masks[s], chosen)
         if count:
             m, e = observed_size(streams, predicates, observed, masks[s], chosen, count)
-        size[s] = LARGEST if m and e > 1024 else min(math.ldexp(m, int(e)), LARGEST)
+        size[s] = MOST_TUPLES if m and e > 1024 else min(math.ldexp(m, int(e)), MOST_TUPLES)
     return size, pace, bytes_, around, equal_around
 
 

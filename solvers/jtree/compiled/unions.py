@@ -1,7 +1,8 @@
 """Joins of a handful of blocks, compiled: figures of every union of them, what one join costs, and its probe orders.
 
 Problem: what a join of blocks B_1..B_m (disjoint sets of streams, each joined below already) costs. Method: sizes of unions are products of the
-blocks' own; probe orders by one backward pass over all unions, or greedily where those are too many. Guarantee: exact up to 2^m unions, `greedy`
+blocks' own; probe orders by one backward pass over all unions, or greedily where those are too many. The search by rising cost prices its joins
+here too (`families.price`). Guarantee: exact up to 2^m unions, `greedy`
 none. Complexity: O(2^m · m) and O(m³).
 
 `orders.mjoin_excess` does the same over a table of connected sets. It is not called here because a graph that needs regions has no such table: too
@@ -17,10 +18,22 @@ from typing import NamedTuple
 import numpy as np
 
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled
-from solvers.jtree.compiled.cost import Weights, side, weighted
+from solvers.jtree.compiled.cost import Weights, pair_excess, weighted
 from solvers.jtree.compiled.sets import lowest
 
-__all__ = ["Between", "OrderScratch", "Unions", "between", "greedy", "join_of_unions", "order_scratch", "size_of", "unions_of"]
+__all__ = [
+    "Between",
+    "OrderScratch",
+    "Unions",
+    "backwards",
+    "between",
+    "greedy",
+    "join_of_unions",
+    "order_scratch",
+    "size_of",
+    "union_figures",
+    "unions_of",
+]
 
 
 class Between(NamedTuple):
@@ -45,6 +58,10 @@ class OrderScratch(NamedTuple):
     """Room for the backward pass of a join, by set of visited inputs."""
 
     union: Ints
+    """Of blocks; then its size, the inputs it leads to, and those by an equality."""
+    sizes: Floats
+    reach: Ints
+    hashes: Ints
     to_go: Floats
     following: Ints
     """The input to visit next."""
@@ -52,7 +69,9 @@ class OrderScratch(NamedTuple):
 
 @compiled
 def order_scratch(m: int) -> OrderScratch:
-    return OrderScratch(np.zeros(1 << m, np.int64), np.zeros(1 << m), np.zeros(1 << m, np.int64))
+    count = 1 << m
+    ints, floats = np.zeros((4, count), np.int64), np.zeros((2, count))
+    return OrderScratch(ints[0], floats[0], ints[1], ints[2], floats[1], ints[3])
 
 
 @compiled
@@ -89,35 +108,45 @@ def size_of(streams: Ints, inside: Flags, windows: Floats, left: Ints, right: In
 
 
 @compiled
+def union_figures(m: int, product: Floats, near: Ints, near_equal: Ints, sizes: Floats, reach: Ints, hashes: Ints) -> None:
+    """Size, reach and hashes of every union of m blocks. Given are the sizes of the blocks alone, as unions, the selectivity between every two, and
+    for each the blocks that a predicate leads to, or an equality."""
+    reach[0] = hashes[0] = 0
+    for union in range(1, 1 << m):
+        low = lowest(union)
+        rest = union & (union - 1)
+        reach[union], hashes[union] = reach[rest] | near[low], hashes[rest] | near_equal[low]
+        if rest:
+            factor = sizes[1 << low]
+            left = near[low] & rest
+            while left:
+                factor *= product[low, lowest(left)]
+                left &= left - 1
+            made = sizes[rest] * factor
+            sizes[union] = made if made == made else np.inf
+
+
+@compiled
 def unions_of(size: Floats, per_second: Floats, between: Between) -> Unions:
     """The figures of every union, from those of the blocks."""
     product, joined, equal = between
     m = size.shape[0]
+    near, near_equal = np.zeros(m, np.int64), np.zeros(m, np.int64)
+    for k in range(m):
+        for other in range(m):
+            near[k] |= (joined[k, other] != 0) << other
+            near_equal[k] |= (equal[k, other] != 0) << other
     count = 1 << m
-    sizes, seconds = np.ones(count), np.zeros(count)
-    reach, hashes = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    sizes, seconds, reach, hashes = np.ones(count), np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for k in range(m):
+        sizes[1 << k] = size[k]
+    union_figures(m, product, near, near_equal, sizes, reach, hashes)
     connected = np.zeros(count, np.bool_)
     for union in range(1, count):
-        low = lowest(union)
-        rest = union & (union - 1)
-        factor = size[low]
-        near = 0
-        near_equal = 0
-        for k in range(m):
-            if joined[low, k]:
-                near |= 1 << k
-                if rest >> k & 1:
-                    factor *= product[low, k]
-            if equal[low, k]:
-                near_equal |= 1 << k
-        made = factor if rest == 0 else sizes[rest] * factor
-        sizes[union] = made if made == made else np.inf
-        seconds[union] = seconds[rest] + per_second[low]
-        reach[union] = reach[rest] | near
-        hashes[union] = hashes[rest] | near_equal
+        seconds[union] = seconds[union & (union - 1)] + per_second[lowest(union)]
         # A connected set of two blocks or more has one without which it is still connected.
-        connected[union] = rest == 0
-        left = union if rest else 0
+        connected[union] = union & (union - 1) == 0
+        left = 0 if connected[union] else union
         while left and not connected[union]:
             other = union & ~(left & -left)
             connected[union] = connected[other] and reach[other] & left & -left != 0
@@ -126,43 +155,57 @@ def unions_of(size: Floats, per_second: Floats, between: Between) -> Unions:
 
 
 @compiled
+def backwards(count: int, sizes: Floats, reach: Ints, hashes: Ints, weights: Weights, to_go: Floats, following: Ints) -> None:
+    """What it costs to go on from every union of inputs, per 1/T of the input that began, and which input is best to visit next.
+
+    Unions are numbered by their inputs; `reach` and `hashes` may have bits of others.
+    """
+    every = (1 << count) - 1
+    probe, scan, made = weights.probe, weights.scan, weights.join + weights.probe
+    to_go[every] = 0.0
+    for visited in range(every - 1, 0, -1):
+        best, choice = np.inf, -1
+        left = reach[visited] & every & ~visited
+        while left:
+            k = lowest(left)
+            left &= left - 1
+            cost = to_go[visited | 1 << k]
+            if scan != 0.0 and not hashes[visited] >> k & 1:
+                cost += scan * (sizes[visited] * sizes[1 << k])
+            if cost < best:
+                best, choice = cost, k
+        # What was visited was made, unless it is an input, and goes on to probe.
+        to_go[visited] = best + weighted(made if visited & (visited - 1) else probe, sizes[visited])
+        following[visited] = choice
+
+
+@compiled
 def join_of_unions(parts: Ints, count: int, unions: Unions, weights: Weights, scratch: OrderScratch) -> float:
     """The excess of one join over these unions of blocks, and its best orders in `scratch.following`."""
     sizes, seconds, reach, hashes = unions.sizes, unions.seconds, unions.reach, unions.hashes
-    union, to_go, following = scratch
-    join, probe, scan = weights.join, weights.probe, weights.scan
     if count == 2:
         a, b = parts[0], parts[1]
-        rate_a, rate_b = sizes[a] * seconds[a], sizes[b] * seconds[b]
-        can_hash = hashes[a] & b != 0
-        following[1], following[2] = 1, 0
-        from_a = side(rate_b, rate_a, sizes[b], can_hash, weights) + weighted(probe, rate_a)
-        return from_a + (side(rate_a, rate_b, sizes[a], can_hash, weights) + weighted(probe, rate_b))
-    every = (1 << count) - 1
-    union[0] = 0
-    for visited in range(1, every + 1):
-        union[visited] = union[visited & (visited - 1)] | parts[lowest(visited)]
-    to_go[every] = 0.0
-    for visited in range(every - 1, 0, -1):
-        here = union[visited]
-        best, choice = np.inf, -1
+        scratch.following[1], scratch.following[2] = 1, 0
+        return pair_excess(sizes[a], seconds[a], sizes[b], seconds[b], hashes[a] & b != 0, weights)
+    union, made, near, near_equal, to_go, following = scratch
+    union[0] = near[0] = near_equal[0] = 0
+    for visited in range(1, 1 << count):
+        low, rest = lowest(visited), visited & (visited - 1)
+        here = union[visited] = union[rest] | parts[low]
+        made[visited] = sizes[here]
+        if rest:
+            near[visited], near_equal[visited] = near[rest] | near[visited ^ rest], near_equal[rest] | near_equal[visited ^ rest]
+            continue
+        near[visited] = near_equal[visited] = 0
         for k in range(count):
-            if visited >> k & 1 or not reach[here] & parts[k]:
-                continue
-            after = visited | 1 << k
-            cost = weighted(probe, sizes[here]) + to_go[after]
-            if after != every:
-                cost += weighted(join, sizes[union[after]])
-            if not hashes[here] & parts[k]:
-                cost += weighted(scan, sizes[here] * sizes[parts[k]])
-            if cost < best:
-                best, choice = cost, k
-        to_go[visited], following[visited] = best, choice
+            near[visited] |= (reach[here] & parts[k] != 0) << k
+            near_equal[visited] |= (hashes[here] & parts[k] != 0) << k
+    backwards(count, made, near, near_equal, weights, to_go, following)
     total = 0.0
     for k in range(count):
         total += seconds[parts[k]] * to_go[1 << k]
         # Whoever shares an equality with this input probes it by hash when its own turn comes.
-        indexed = hashes[parts[k]] & union[every] & ~parts[k] != 0
+        indexed = near_equal[1 << k] & ~(1 << k) != 0
         total += weighted(weights.indexed if indexed else weights.append, sizes[parts[k]] * seconds[parts[k]])
     return total if total == total else np.inf
 

@@ -23,9 +23,8 @@ from solvers.jtree.compiled.families import (
     least_of_family,
     list_usable,
     most_wanted,
-    pipelines,
     price,
-    union_figures,
+    unions_of_family,
     ways_out,
 )
 from solvers.jtree.compiled.kept import (
@@ -46,6 +45,7 @@ from solvers.jtree.compiled.kept import (
     pop,
     push,
     room_of,
+    share,
     smallest_beside,
     start,
 )
@@ -54,6 +54,7 @@ from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.shape import excess_of, shape_of
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
+from solvers.model.probe_order import best_join
 from tests.graphs import random_graph
 from tests.solvers.compiled.cases import ints
 
@@ -132,6 +133,13 @@ def test_between_and_offer_make_sets_with_the_figures_of_the_model(n: int) -> No
     assert kept.pace[place] == pytest.approx(ledger.model.per_second(mask), rel=1e-12)
 
 
+def test_share_sees_a_stream_in_any_word() -> None:
+    sets = np.array([[1, 0, 0], [2, 0, 4], [0, 8, 4], [0, 0, 0]], np.int64)
+    for a in range(4):
+        for b in range(4):
+            assert share(sets, a, sets, b) == any(int(x) & int(y) for x, y in zip(sets[a], sets[b], strict=True))
+
+
 def test_note_and_smallest_beside_keep_what_is_smaller_by_cost() -> None:
     kept, _, _ = all_taken(a_ledger(3, 5))
     for cost, size in ((0.0, 9.0), (1.0, 10.0), (2.0, 5.0), (2.0, 4.0), (3.0, 1.0)):
@@ -172,7 +180,7 @@ def test_pairs_with_finds_every_join_of_two(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_family_room_and_add_block_and_union_figures_and_pipelines_price_joins_of_streams(seed: int) -> None:
+def test_family_room_and_add_block_and_unions_of_family_and_price_have_the_cost_of_joins_of_streams(seed: int) -> None:
     ledger = a_ledger(seed, 6, theta=0.3 * (seed % 2))
     model = ledger.model
     kept, streams, family = all_taken(ledger)
@@ -183,11 +191,13 @@ def test_family_room_and_add_block_and_union_figures_and_pipelines_price_joins_o
                 continue
             for k, i in enumerate(chosen):
                 add_block(kept, streams, family, k, i, 0)
-            union_figures(kept, family, m)
+            unions_of_family(family, m)
             assert family.sizes[(1 << m) - 1] == pytest.approx(ledger.size(sum(masks)), rel=1e-12)
-            keep = sum((ledger.weights.indexed if family.hashed[k] else ledger.weights.append) * model.graph.rates[i] for k, i in enumerate(chosen))
-            probes = sum(ledger.weights.probe * model.graph.rates[i] for i in chosen)
-            assert pipelines(kept, streams, family, m) + keep + probes == pytest.approx(ledger.join(masks)[0], rel=1e-9)
+            assert price(kept, streams, family, m, math.inf)
+            paid = sum(ledger.base * model.rate(mask) for mask in masks) + model.costs.join * model.rate(sum(masks))
+            kept_output = ledger.kept(sum(masks)) if sum(masks) != model.graph.all else 0.0
+            found = kept.least[place_of_set(kept, row(sum(masks), 1))]
+            assert found - kept_output + paid == pytest.approx(best_join(model, masks).cpu, rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -207,7 +217,7 @@ def test_candidates_and_list_usable_and_ways_out_and_least_of_family_are_below_e
         add_block(kept, streams, family, 0, 6, many)
         add_block(kept, streams, family, 1, second, many)
         assert list_usable(kept, family, 2, many, 1e9, made)
-        union_figures(kept, family, 2)
+        unions_of_family(family, 2)
         ways_out(kept, family, 2, many)
         least = least_of_family(kept, family, 2, made)
         wanted = most_wanted(kept, family, 2, many)

@@ -25,7 +25,7 @@ from solvers.jtree.compiled.regions import (
     twice_the_room,
 )
 from solvers.jtree.compiled.staircase import dominated
-from solvers.jtree.compiled.unions import between, greedy, join_of_unions, order_scratch, size_of, unions_of
+from solvers.jtree.compiled.unions import backwards, between, greedy, join_of_unions, order_scratch, size_of, union_figures, unions_of
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
 from tests.graphs import random_graph
@@ -105,13 +105,18 @@ def test_size_of_a_set_leaves_the_range_of_a_double_only_at_its_end() -> None:
     assert size_of(pair, inside, np.array([1e-200, 1e-200]), none, none, np.empty(0)) == 0.0
 
 
-def test_unions_of_blocks_are_the_contracts() -> None:
+def test_unions_of_and_union_figures_are_the_contracts() -> None:
     for rng, case in cases(200, 2, 14, salt=81):
         reference, blocks, ledger = case.reference, a_region(rng, case), Ledger(case.model)
         made = unions_of(*ledger._arrays(blocks), ledger._between(blocks))
         sizes, seconds, reach, hashes, connected = ledger.unions(blocks)  # the same, but that it looks observed unions up
         assert not ledger._independent(blocks) or np.array_equal(made[0], sizes)
         assert all(np.array_equal(one, other) for one, other in zip(made[1:], (seconds, reach, hashes, connected), strict=True))
+        again = made.sizes.copy(), np.empty_like(reach), np.empty_like(hashes)
+        again[0][[union for union in range(len(reach)) if union.bit_count() > 1]] = math.nan  # these are to be found
+        single = ints(1 << k for k in range(len(blocks)))
+        union_figures(len(blocks), ledger._between(blocks).product, reach[single], hashes[single], *again)
+        assert all(np.array_equal(one, other) for one, other in zip(again, (made.sizes, reach, hashes), strict=True))
         for union in range(1, 1 << len(blocks)):
             inside = [blocks[k] for k in positions(union)]
             mask = sum(inside)
@@ -127,13 +132,18 @@ def test_unions_of_blocks_are_the_contracts() -> None:
 # One join
 
 
-def test_join_of_unions_and_order_scratch_give_orders_that_are_the_best() -> None:
+def test_join_of_unions_and_order_scratch_and_backwards_give_orders_that_are_the_best() -> None:
     for rng, case in cases(300, 2, 14, salt=83):
         blocks, ledger = a_region(rng, case, most=10), Ledger(case.model)
-        m = len(blocks)
-        made = join_of_unions(ints(1 << k for k in range(m)), m, ledger.unions(blocks), ledger.weights, order_scratch(m))
+        m, unions = len(blocks), ledger.unions(blocks)
+        scratch = order_scratch(m)
+        made = join_of_unions(ints(1 << k for k in range(m)), m, unions, ledger.weights, scratch)
         excess, orders = ledger.join(blocks)
         assert made == excess
+        if m > 2:
+            to_go, following = np.empty(1 << m), np.zeros(1 << m, np.int64)
+            backwards(m, unions.sizes, unions.reach, unions.hashes, ledger.weights, to_go, following)
+            assert np.array_equal(to_go[1:], scratch.to_go[1:]) and np.array_equal(following, scratch.following)
         assert_excess(case.reference, excess, blocks, case.reference.join(blocks))
         if len(blocks) > 2:
             assert close(case.reference.along(blocks, orders), case.reference.join(blocks))

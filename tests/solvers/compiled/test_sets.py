@@ -15,8 +15,8 @@ from models.request import Costs
 from solvers.jtree.compiled.compiling import Floats, Ints
 from solvers.jtree.compiled.sets import MAX_BITS, Sets, find, hash_table, list_connected, lowest, next_set, place_of, popcount
 from solvers.jtree.compiled.tables import (
-    LARGEST,
     MOST_TABLED,
+    MOST_TUPLES,
     Listed,
     Observed,
     Streams,
@@ -213,7 +213,7 @@ def test_figures_and_by_streams_and_predicates_of_and_standing_in_and_observed_s
             m, e = mantissas[s], exponents[s]
             if count:
                 m, e = observed_size(own_figures, predicates, Observed(observed, measured), kernel, chosen, count)
-            assert close(found[0][s], min(math.ldexp(m, int(e)), LARGEST))
+            assert close(found[0][s], min(math.ldexp(m, int(e)), MOST_TUPLES))
         for kernel, size, pace, bytes_, around, equal_around in zip(masks.tolist(), *found, strict=True):
             mask = sum(1 << streams[k] for k in positions(kernel))
             assert close(size, reference.size(mask)) and close(pace, reference.per_second(mask)) and close(bytes_, reference.tuple_bytes(mask))
@@ -251,7 +251,7 @@ def test_figures_beyond_a_double_stop_at_the_largest() -> None:
     sets = connected_sets(CostModel(join_graph(query), Costs()), 15)
     assert sets is not None
     sizes = {int(mask): float(size) for mask, size in zip(sets.mask, sets.size, strict=True)}
-    assert sizes[0b1111] == sizes[0b111] == LARGEST and math.isfinite(sizes[0b11]) and sizes[0b11] > 1e200
+    assert sizes[0b1111] == sizes[0b111] == MOST_TUPLES and math.isfinite(sizes[0b11]) and sizes[0b11] > 1e200
 
 
 def test_tables_are_empty_above_the_limit_and_follow_the_order_given() -> None:

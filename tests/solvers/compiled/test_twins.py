@@ -10,13 +10,17 @@ import random
 import numpy as np
 import pytest
 
-from solvers.jtree.compiled.cost import binary_excess
+from solvers.jtree.cheapest_first import streams_of
+from solvers.jtree.compiled.cost import binary_excess, pair_excess
+from solvers.jtree.compiled.families import add_block, family_room, price
+from solvers.jtree.compiled.kept import as_input, offer, place_of_set, room_of, start
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.orders import best_mjoin_orders, mjoin_excess, scratch_for, wide_mjoin_excess
 from solvers.jtree.compiled.sets import list_connected
 from solvers.jtree.compiled.staircase import dominated, insert, room_for
 from solvers.jtree.compiled.unions import greedy, join_of_unions, order_scratch
 from solvers.model.connected import connected_sets
+from solvers.model.graph import bits
 from solvers.model.probe_order import _blocks, _greedy, best_join, best_orders
 from solvers.model.staircase import undominated
 from tests.solvers.compiled.cases import SHAPES, Case, cases, close, divided, ints
@@ -91,6 +95,39 @@ def test_a_join_of_unions_costs_the_same_and_has_orders_as_good() -> None:
         assert close(excess + paid, best.cpu)
         assert close(model.price_join(blocks, ledger.join(blocks)[1]).cpu, best.cpu)
     assert len(compared) >= MANY
+
+
+def test_pair_excess_and_price_of_a_family_cost_the_same() -> None:
+    """The search by rising cost has sets as rows of words, met one by one: what it makes of their joins is the definition's."""
+    compared = 0
+    for case, blocks in joins(700, 2, salt=208):
+        model, ledger, m = case.model, Ledger(case.model), len(blocks)
+        if model.graph.observed:
+            continue
+        compared += 1
+        streams, kept = streams_of(ledger), room_of(64, 1)
+        start(kept, streams)
+        places = []
+        for block in blocks:
+            below = ints(bits(block))
+            if below.size > 1:
+                offer(kept, below, below.size, ints([block]), ledger.size(block), 0.0)
+            places.append(place_of_set(kept, ints([block])))
+            kept.own[places[-1]] = as_input(kept, streams, places[-1])
+        paid = sum(ledger.base * model.rate(block) for block in blocks) + model.costs.join * model.rate(sum(blocks))
+        output = ledger.kept(sum(blocks)) if sum(blocks) != model.graph.all else 0.0
+        if m == 2:
+            a, b = places
+            hashable = model.graph.hashable(*blocks)
+            found = pair_excess(kept.size[a], kept.pace[a], kept.size[b], kept.pace[b], hashable, ledger.weights)
+        else:
+            family = family_room(64, 1)
+            for k, place in enumerate(places):
+                add_block(kept, streams, family, k, place, 0)
+            assert price(kept, streams, family, m, np.inf)
+            found = kept.least[place_of_set(kept, ints([sum(blocks)]))] - output
+        assert close(found + paid, best_join(model, blocks).cpu, scale=output)
+    assert compared >= MANY
 
 
 def test_greedy_orders_cost_the_same() -> None:
