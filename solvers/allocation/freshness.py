@@ -35,7 +35,7 @@ from solvers.common.tolerances import ROUNDING
 from solvers.cover.greedy import CoverPath, greedy_cover
 from solvers.model.graph import bits
 
-__all__ = ["Refresh", "ages", "cover_shares", "cpu_of", "greedy_shares", "joint_shares", "least_cost_stays", "residences", "split_tolerance"]
+__all__ = ["Refresh", "ages", "cover_shares", "cpu_of", "greedy_shares", "joint_shares", "least_cost_stays", "most_results", "residences", "split_tolerance"]
 
 PRECISION = 1e-5  # of the least CPU
 BARRIER_GROWTH = 50.0  # times heavier, from one barrier to the next: half a dozen of them reach PRECISION
@@ -113,6 +113,20 @@ def joint_shares(plan: PlanPaths, budget: float, shares: Sequence[float]) -> lis
             topped[i] = min(1.0, topped[i] + left / plan.cpu[i])
             left = 0.0
     return topped
+
+
+def most_results(plan: PlanPaths, budget: float) -> float:
+    """The most results a second within a budget of CPU, whatever becomes of kept subresults: those of `joint_shares` on top of no cover."""
+    renewals, left = 0.0, budget
+    flowing = [(cpu * window, window, cpu) for cpu, window in zip(plan.cpu, plan.windows, strict=True) if window < math.inf]
+    for cost, window, cpu in sorted(flowing):
+        if cpu <= left:
+            renewals += 1.0 / window
+            left -= cpu
+        elif left > 0.0:
+            renewals += left / cost
+            left = 0.0
+    return plan.size * renewals
 
 
 def greedy_shares(plan: PlanPaths, refresh: Refresh) -> list[float]:

@@ -30,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from models.plan import Allocation, Allowance, Renewal, StreamShare, WindowSuggestion
-from solvers.allocation.freshness import Refresh, ages, cover_shares, cpu_of, greedy_shares, joint_shares, residences, split_tolerance
+from solvers.allocation.freshness import Refresh, ages, cover_shares, cpu_of, greedy_shares, joint_shares, most_results, residences, split_tolerance
 from solvers.allocation.neighbours import built, neighbours
 from solvers.allocation.productivity import KnownJoins, PlanPaths, paths_of_plan, results_of, visited_sizes
 from solvers.common import words
@@ -184,6 +184,9 @@ class _Contest:
     def __init__(self, problem: Problem) -> None:
         self.model, self.caps, self.stated = problem.model, problem.caps, problem.freshness
         self.best: tuple[Tree, Shared] | None = None
+        self._to_beat = -math.inf
+        """The results of the best so far, if it meets all freshness predicates; else any allocation may be better."""
+        self._output_rate = self.model.rate(self.model.graph.all)
         self._known = KnownJoins(self.model) if len(self.model.graph) <= SMALL else None
 
     def enter(self, tree: Tree) -> bool:
@@ -191,7 +194,7 @@ class _Contest:
         priced, cap = self.model.price(tree), self.caps.cpu
         plan = paths_of_plan(self.model.graph, self.model.costs, priced, self._known)
         answers = []
-        if plan.keeping <= cap and self._may_win(self._most_shared(plan)):
+        if plan.keeping <= cap and self._may_win(most_results(plan, cap - plan.keeping)):
             answers.append(share_out(self.model, priced, cap, self.stated, plan))
         if plan.keeping > WORTH_THINNING * cap or (answers and not all(answers[0].fresh)):
             factor = thinning(self.model, priced, cap) if self._thinned_may_win(priced.output_rate, priced.cpu, plan) else None
@@ -201,29 +204,31 @@ class _Contest:
         for answer in answers:
             if self.best is None or _better(answer) > _better(self.best[1]):
                 self.best, won = (tree, answer), True
+                self._to_beat = answer.throughput if all(answer.fresh) else -math.inf
         return won
 
     def may_win(self, shape: Shape) -> bool:
-        """Whether a plan of this shape may be the best so far, by what its joins add up to, those known first: most neighbours cannot, and are
+        """Whether a plan of this shape may be the best so far, by what its joins add up to, each at least at first: most neighbours cannot, and are
         not built."""
-        assert self._known is not None, "shapes are tried in small graphs"
+        known = self._known
+        assert known is not None, "shapes are tried in small graphs"
         inputs = [sorted_inputs(parts) for parts in shape.values()]
-        return self._plan_may_win(self._known.paths_at_least(inputs), 0.0) and self._plan_may_win(self._known.paths(inputs), WORTH_THINNING)
+        for join in known.unmet(inputs):
+            if not self._plan_may_win(known.paths_at_least(inputs), 0.0):
+                return False
+            known.meet(join)
+        return self._plan_may_win(known.paths_at_least(inputs), WORTH_THINNING)
 
     def _plan_may_win(self, plan: PlanPaths, worth_thinning: float) -> bool:
-        if plan.keeping <= self.caps.cpu * ROUNDED and self._may_win(self._most_shared(plan) * ROUNDED):
+        if plan.keeping <= self.caps.cpu * ROUNDED and self._may_win(most_results(plan, self.caps.cpu - plan.keeping) * ROUNDED):
             return True
         cpu = (plan.keeping + sum(plan.cpu)) * ROUNDED_DOWN
         thinned = plan.keeping * ROUNDED >= worth_thinning * self.caps.cpu
-        return thinned and self._thinned_may_win(self.model.rate(self.model.graph.all), cpu, plan)
+        return thinned and self._thinned_may_win(self._output_rate, cpu, plan)
 
     def _may_win(self, most: float) -> bool:
         """Whether an allocation of so many results at most may be better than the best so far."""
-        return self.best is None or not all(self.best[1].fresh) or most * SUMMED > self.best[1].throughput
-
-    def _most_shared(self, plan: PlanPaths) -> float:
-        """Results when all tuples are kept, and the shares of them that probe are chosen without a thought for freshness."""
-        return results_of(plan, joint_shares(plan, self.caps.cpu - plan.keeping, [0.0] * len(plan.windows)))
+        return most * SUMMED > self._to_beat
 
     def _thinned_may_win(self, output_rate: float, cpu: float, plan: PlanPaths) -> bool:
         """Whether letting in a share of every stream may be better than the best so far.
@@ -234,9 +239,9 @@ class _Contest:
         if not self._may_win(output_rate):
             return False
         timed = sum(not rows for rows in self.model.graph.row_windows)
-        if self.best is None or not all(self.best[1].fresh) or not timed:
+        if self._to_beat == -math.inf or not timed:
             return True
-        share = math.pow(min(1.0, self.best[1].throughput / output_rate), 1.0 / timed)
+        share = math.pow(min(1.0, self._to_beat / output_rate), 1.0 / timed)
         least = plan.keeping * share + (cpu - plan.keeping) * math.pow(share, len(self.model.graph))
         return least <= self.caps.cpu * ROUNDED
 

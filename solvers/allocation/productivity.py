@@ -175,13 +175,18 @@ def _join_parts(graph: JoinGraph, costs: Costs, join: PricedJoin, sizes: dict[in
     return JoinParts(probing, keeping, sizes)
 
 
+_Added = tuple[float, tuple[float, ...]]
+"""Of a join: what the windows cost that it keeps, and by stream what its live tuples cost."""
+
+
 class KnownJoins:
     """What joins add to the paths of their streams, each worked out once: plans that are tried one after the other share most of their joins."""
 
     def __init__(self, model: CostModel) -> None:
         self._model = model
         self._parts: dict[int, tuple[PricedJoin, JoinParts]] = {}
-        self._sums: dict[Inputs, tuple[float, list[tuple[int, float]]]] = {}
+        self._sums: dict[Inputs, _Added] = {}
+        self._leasts: dict[Inputs, _Added] = {}
 
     def of(self, join: PricedJoin) -> JoinParts:
         if id(join) not in self._parts:
@@ -189,34 +194,54 @@ class KnownJoins:
             self._parts[id(join)] = join, _join_parts(self._model.graph, self._model.costs, join, {})
         return self._parts[id(join)][1]
 
-    def paths(self, shape: Iterable[Inputs]) -> PlanPaths:
-        """The paths of a plan of joins of these inputs in their best orders, but for its subresults; figures are added up in another order than
-        those of `paths_of_plan`."""
-        return self._added_up([self._sum(inputs) for inputs in shape])
+    def unmet(self, shape: Iterable[Inputs]) -> list[Inputs]:
+        """The joins that were not met before, those of few inputs first, which are ordered soonest."""
+        return sorted((inputs for inputs in shape if inputs not in self._sums), key=len)
+
+    def meet(self, inputs: Inputs) -> None:
+        """Work out what a join of these inputs adds in its best orders."""
+        parts = self.of(best_join(self._model, inputs))
+        self._sums[inputs] = math.fsum(parts.keeping), self._by_stream(inputs, [math.fsum(weights) for weights in parts.probing])
 
     def paths_at_least(self, shape: Iterable[Inputs]) -> PlanPaths:
-        """The same, but for joins that were not met before: these count with making their results alone, and cost no less in fact."""
-        return self._added_up([self._sums.get(inputs) or self._results(inputs) for inputs in shape])
-
-    def _sum(self, inputs: Inputs) -> tuple[float, list[tuple[int, float]]]:
-        if inputs not in self._sums:
-            parts = self.of(best_join(self._model, inputs))
-            each = [(i, math.fsum(weights)) for block, weights in zip(inputs, parts.probing, strict=True) for i in bits(block)]
-            self._sums[inputs] = math.fsum(parts.keeping), each
-        return self._sums[inputs]
-
-    def _results(self, inputs: Inputs) -> tuple[float, list[tuple[int, float]]]:
-        made = times(self._model.costs.join, self._model.size(sum(inputs)))
-        return 0.0, [(i, made) for block in inputs for i in bits(block)]
-
-    def _added_up(self, joins: Iterable[tuple[float, list[tuple[int, float]]]]) -> PlanPaths:
+        """The paths of a plan of joins of these inputs in their best orders, but for its subresults; figures are added up in another order than
+        those of `paths_of_plan`. Joins that were not met before count with what they cost at least (`_least`)."""
         graph = self._model.graph
-        cpu, keeping, windows = [0.0] * len(graph), 0.0, graph.window_seconds
-        for kept, each in joins:
-            keeping += kept
-            for i, cost in each:
-                cpu[i] += cost
-        return PlanPaths(windows, tuple([c / w for c, w in zip(cpu, windows, strict=True)]), keeping, self._model.size(graph.all), ())
+        joins = [self._sums.get(inputs) or self._least(inputs) for inputs in shape]
+        cpu = [sum(costs) / window for costs, window in zip(zip(*[each for _, each in joins], strict=True), graph.window_seconds, strict=True)]
+        return PlanPaths(graph.window_seconds, tuple(cpu), sum([kept for kept, _ in joins]), self._model.size(graph.all), ())
+
+    def _least(self, inputs: Inputs) -> _Added:
+        """What a join of these inputs adds at least, without ordering its probes.
+
+        Every pipeline makes the join's results; before them, where there are three inputs or more, a partial result, at least the smallest that is one
+        input more; and what it makes goes on to a probe. An input is kept in the cheaper of two ways. Scans come on top.
+        """
+        if inputs not in self._leasts:
+            model, costs, graph = self._model, self._model.costs, self._model.graph
+            made, held = times(costs.join, model.size(sum(inputs))), min(costs.insert + costs.delete, costs.append)
+            keeping, weights = 0.0, []
+            for block in inputs:
+                weight = made + times(costs.probe, model.size(block))
+                if len(inputs) > 2:
+                    near = graph.around(block)
+                    partial = min([model.size(block | other) for other in inputs if other & near], default=0.0)
+                    weight += times(costs.join + costs.probe, partial)
+                if block & (block - 1):
+                    weight += times(held, model.size(block))
+                else:
+                    keeping += times(held, graph.rates[block.bit_length() - 1])
+                weights.append(weight)
+            self._leasts[inputs] = keeping, self._by_stream(inputs, weights)
+        return self._leasts[inputs]
+
+    def _by_stream(self, inputs: Inputs, weights: Sequence[float]) -> tuple[float, ...]:
+        """What the tuples of each stream cost in a join, from what those of each input do; 0 for streams that are no part of it."""
+        each = [0.0] * len(self._model.graph)
+        for block, weight in zip(inputs, weights, strict=True):
+            for i in bits(block):
+                each[i] = weight
+        return tuple(each)
 
 
 def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree, known: KnownJoins | None = None) -> PlanPaths:

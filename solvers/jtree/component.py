@@ -21,7 +21,7 @@ from solvers.jtree.compiled.bounds import bounds_of
 from solvers.jtree.compiled.compiling import Floats, Ints
 from solvers.jtree.compiled.cost import Prices, stream_floors, weights_of
 from solvers.jtree.compiled.orders import DENSE_INPUTS, follow, mjoin_excess, scratch_for, wide_mjoin_excess
-from solvers.jtree.compiled.questions import FRONTIER, LEAST_CPU, LEAST_LOAD, Limits, Stairs, as_seeds
+from solvers.jtree.compiled.questions import FRONTIER, LEAST_BYTES, LEAST_CPU, LEAST_LOAD, Limits, Stairs, as_seeds
 from solvers.jtree.compiled.seeds import ONE_DESCENT, ONE_PLAN, Seeds, seeds
 from solvers.jtree.compiled.sets import Sets, find
 from solvers.jtree.compiled.staircases import at_once, staircases
@@ -63,6 +63,10 @@ def _answer(start: Seeds, stairs: Stairs, limits: Limits) -> Answer:
     if limits.goal == LEAST_LOAD and not stairs.status and rows.size > 1:
         load = np.maximum((stairs.e + limits.pays) / limits.cpu, (stairs.m + limits.pays_bytes) / limits.bytes)
         rows = rows[load <= load.min() * ROUNDED]  # prices decide among these; the others need not be priced
+    if limits.goal == LEAST_BYTES and limits.cap_e == math.inf and not stairs.status and stairs.e.size:
+        # Plans on the way to the least memory are offered as well: seeds that take more of it for less CPU.
+        cheaper = np.flatnonzero((start.m <= limits.cap_m) & (start.m > stairs.m[-1]) & (start.e < stairs.e[0]))
+        rows = np.concatenate((-2 - cheaper, rows))
     return Answer(not stairs.status, rows, start.members, stairs.point_rows, stairs.point_sets, stairs.entries)
 
 
@@ -147,14 +151,17 @@ class Component:
         sets, prices, progress = self.sets, self.prices, deadline.progress
         total = sets.mask.size
         stop = np.zeros(2, np.int64)
+        # The mjoin keeps nothing, so no plan that keeps a byte is the least of all. The search itself would learn that with its last set.
+        keeps_nothing = limits.goal == LEAST_BYTES and limits.cap_e == math.inf
+        within = limits._replace(cap_m=min(limits.cap_m, 0.0)) if keeps_nothing else limits
         if self.quick:
-            start = self._seeds(stop, sets)
+            start = self._quick_start
             self._tell(start, progress)
-            return _answer(start, at_once(sets, prices, start, limits, stop, QUICK_ROOM), limits)
+            return _answer(start, at_once(sets, prices, start, within, stop, QUICK_ROOM), limits)
         if limits.goal == LEAST_CPU and limits.cap_m == math.inf:
             sets = sets._replace(bytes=np.zeros_like(sets.bytes))  # one figure to minimise: of every set one plan is enough
         # Of a whole frontier the second beam takes as long as it saves: its plans are many.
-        beams = [beam for beam in (BEAMS[:1] if limits.goal == FRONTIER else BEAMS) if beam * WORTH < total]
+        beams = [beam for beam in (BEAMS[:1] if limits.goal == FRONTIER else BEAMS) if beam * WORTH < total and not keeps_nothing]
         with deadline.watched(lambda: stop.put(0, 1), lambda: progress.doing(f"proving: {stop[1]} of {total} connected sets")):
             start = self._seeds(stop, sets)
             self._tell(start, progress)
@@ -164,7 +171,7 @@ class Component:
                 if stairs.rows.size:
                     start = as_seeds(sets, start, stairs)
                     self._tell(start, progress)
-            stairs = staircases(sets, prices, bounds, start, limits, stop, ROOM)
+            stairs = staircases(sets, prices, bounds, start, within, stop, ROOM)
         return _answer(start, stairs, limits)
 
     def least_with_partials(self, partial: Floats, limits: Limits, stop: Ints) -> float:
@@ -180,6 +187,15 @@ class Component:
         sets = self.sets
         splits = binary_splits(sets, self.prices.weights, SEED_PAIRS)
         return members_as_rows(splits, sets) if splits.size else np.array([(1 << sets.n) - 1], np.int64)
+
+    @cached_property
+    def _quick_start(self) -> Seeds:
+        """The seeds of a search that is over in milliseconds: the same for every question."""
+        return self._seeds(np.zeros(2, np.int64), self.sets)
+
+    def seed_bytes(self) -> float:
+        """The most bytes that a seed of a quick search keeps."""
+        return float(self._quick_start.m.max(initial=0.0))
 
     def _seeds(self, stop: Ints, sets: Sets) -> Seeds:
         """Plans to start from, as many as they are worth and time allows."""

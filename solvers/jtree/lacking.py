@@ -23,6 +23,9 @@ from solvers.model.cost import CostModel
 from solvers.model.point import Caps, Point, point_of
 from solvers.model.sensitivity import headroom
 
+Answered = tuple[tuple[Point, ...], bool]
+"""Plans, and whether they are the complete answer."""
+
 __all__ = ["best_so_far", "most_headroom", "nothing_fits"]
 
 LOWER, LEAST_FACTOR = 16.0, 1e-12  # how rates are lowered to find some that fit, and where that ends
@@ -39,9 +42,10 @@ def nothing_fits(problem: Problem, solver: AnySolver, deadline: Deadline) -> Fou
     """The least bad plan, and exactly what it would take. Each answer is a search of its own, under one cap or none."""
     deadline.progress.doing("nothing fits: finding out what it would take")
     caps = problem.caps
-    most = most_headroom(problem, solver, deadline, chosen_anew=True)  # rates that shrink get a plan of their own
+    least_load = solver.points(caps, LEAST_LOAD, deadline)
+    most = most_headroom(problem, solver, deadline, least_load, chosen_anew=True)  # rates that shrink get a plan of their own
 
-    def ask(under: Caps, goal: int) -> tuple[tuple[Point, ...], bool]:
+    def ask(under: Caps, goal: int) -> Answered:
         return ((), False) if deadline.expired() else solver.points(under, goal, deadline)
 
     asked = [
@@ -49,7 +53,7 @@ def nothing_fits(problem: Problem, solver: AnySolver, deadline: Deadline) -> Fou
         ask(Caps(), LEAST_BYTES),
         ask(Caps(memory_bytes=caps.memory_bytes), LEAST_CPU) if math.isfinite(caps.memory_bytes) else ((), True),
         ask(Caps(cpu=caps.cpu), LEAST_BYTES) if math.isfinite(caps.cpu) else ((), True),
-        ask(caps, LEAST_LOAD),
+        least_load,
     ]
     at_memory_cap = [point.cpu for point in asked[2][0] if point.memory_bytes <= caps.memory_bytes]
     at_cpu_cap = [point.memory_bytes for point in asked[3][0] if point.cpu <= caps.cpu]
@@ -72,8 +76,8 @@ def nothing_fits(problem: Problem, solver: AnySolver, deadline: Deadline) -> Fou
     return Found(best, points, Proof.OPTIMAL, bound, ALL_TREES, lacking=lacking)
 
 
-def most_headroom(problem: Problem, solver: AnySolver, deadline: Deadline, chosen_anew: bool = False) -> Found:
-    """The plan that bears the largest factor on all rates within the caps.
+def most_headroom(problem: Problem, solver: AnySolver, deadline: Deadline, today: Answered | None = None, chosen_anew: bool = False) -> Found:
+    """The plan that bears the largest factor on all rates within the caps; `today` is the answer to LEAST_LOAD at the rates as they are, if known.
 
     At a factor f the plan of least load max(CPU/cap, memory/cap) is found; it bears more than f, or no plan does. Its own largest factor
     is the next f. Rises strictly, ends because plans are finite. A plan keeps its choice of indexed and plain states at every f; with
@@ -84,7 +88,7 @@ def most_headroom(problem: Problem, solver: AnySolver, deadline: Deadline, chose
     factor, here, rising = 1.0, solver, False
     met: list[Point] = []
     while True:
-        points, complete = here.points(caps, LEAST_LOAD, deadline)
+        points, complete = today if here is solver and today else here.points(caps, LEAST_LOAD, deadline)
         met += [point if here is solver else point_of(model, point.tree) for point in points]
         if not complete:
             return best_so_far(asking, staircase(met), deadline)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import AT_A_CAP
-from solvers.jtree.compiled.questions import FRONTIER, LEAST_LOAD, Limits
+from solvers.jtree.compiled.questions import FRONTIER, LEAST_CPU, LEAST_LOAD, Limits
 from solvers.jtree.component import component_of
 from solvers.jtree.components import join_components, sum_of_staircases
 from solvers.jtree.lower_bound import relaxed_bound
@@ -20,7 +20,7 @@ from solvers.jtree.search import Problem, staircase
 from solvers.jtree.table_sizes import HASTY_SETS, MAX_SETS
 from solvers.jtree.tables.solver import TableSolver
 from solvers.model.cost import CostModel
-from solvers.model.point import Caps, Point, point_of
+from solvers.model.point import NO_CAPS, Caps, Point, point_of
 from solvers.model.tree import Join, Tree, joins, leaf_mask
 
 __all__ = ["PATIENT", "AnySolver", "Solver", "affordable_sets", "solver_for"]
@@ -52,6 +52,10 @@ class Solver:
         self.large = any(part is not None and part.sets.mask.size > LARGE_TABLE for part in self.parts)
         """Whether the search may well not end in time."""
         self.pays, self.pays_bytes = math.fsum(pays), math.fsum(pays_bytes)
+        self._least_cpu: tuple[Point, ...] = ()
+        """The answer to LEAST_CPU without caps, once it is complete; of one quick part alone."""
+        self._met_bytes = math.inf
+        """The most memory that this answer and the plans it was searched from take."""
 
     def of(self, model: CostModel) -> Solver:
         """The same questions of another model of the same graph."""
@@ -76,6 +80,8 @@ class Solver:
         Complete, they hold every point of the frontier within the caps (FRONTIER), or the best one by the goal. For LEAST_LOAD the caps are
         what a load is measured by, and rule nothing out. Not complete, they are the plans found so far, some perhaps beyond the caps.
         """
+        if (settled := self._settled(caps, goal)) is not None:
+            return settled, True
         several = sum(part is not None for part in self.parts) > 1
         limits = self.limits(caps, goal)
         if goal == LEAST_LOAD:
@@ -93,7 +99,23 @@ class Solver:
                 complete = complete and answer.complete and all_of_them
         if not all(parts):
             return (), complete
-        return staircase(parts[0]) if len(parts) == 1 else sum_of_staircases(self.model, parts), complete
+        if len(parts) > 1:
+            return sum_of_staircases(self.model, parts), complete
+        points = staircase(parts[0])
+        alone = self.parts[0]
+        if complete and goal == LEAST_CPU and caps == NO_CAPS and alone is not None and alone.quick:
+            self._least_cpu, self._met_bytes = points, max(points[0].memory_bytes, alone.seed_bytes() + self.pays_bytes)
+        return points, complete
+
+    def _settled(self, caps: Caps, goal: int) -> tuple[Point, ...] | None:
+        """What the least CPU of all plans says of a question: where it is above the cap, nothing is within it; where a memory cap rules out neither
+        that plan nor those it was found from, the answer is the same under that cap. None where it says nothing."""
+        if not self._least_cpu or goal == LEAST_LOAD:
+            return None
+        if self._least_cpu[0].cpu > caps.cpu * (1.0 + 2.0 * AT_A_CAP):
+            return ()
+        same = goal == LEAST_CPU and caps.cpu == math.inf and self._met_bytes < caps.memory_bytes * (1.0 - 2.0 * AT_A_CAP)
+        return self._least_cpu if same else None
 
     def tell_bound(self, problem: Problem, deadline: Deadline) -> None:
         """Tell whoever listens a bound, where the search will take long enough for it to matter."""

@@ -181,6 +181,7 @@ class CostModel:
         """Filled by `probe_order.best_join`: priced joins by their inputs."""
         self._per_second: dict[int, float] = {}
         self._bytes: dict[int, float] = {}
+        self._state_bytes: dict[int, float] = {}
         self._last: PricedTree | None = None
         self._small = len(graph) <= SMALL
         self._known_sizes: dict[int, float] = {}
@@ -218,7 +219,10 @@ class CostModel:
         return value
 
     def state_bytes(self, mask: int) -> float:
-        return self.graph.size(mask) * self.tuple_bytes(mask)
+        value = self._state_bytes.get(mask)
+        if value is None:
+            value = self._state_bytes[mask] = self.graph.size(mask) * self.tuple_bytes(mask)
+        return value
 
     def leaves_bytes(self, leaves: int | None = None) -> float:
         """The memory of the windows of these streams, of all where nothing is said: without tables, what every plan takes."""
@@ -254,7 +258,7 @@ class CostModel:
         `sizes` holds the sizes that are known already and takes up the new ones. In a large graph each size is computed from the one before it
         in the pipeline, which takes constant time; in a small graph from the set itself, so that a join costs the same in every tree.
         """
-        costs, graph, edges, binary = self.costs, self.graph, self.graph.edges, len(blocks) == 2
+        costs, graph, binary = self.costs, self.graph, len(blocks) == 2
         probe, join = costs.probe, costs.join
         sizes = {} if sizes is None else sizes
         if len(blocks) >= WIDE and not (self._small or graph.observed or graph.tables):
@@ -262,61 +266,69 @@ class CostModel:
 
             if (wide := price_wide_join(self, blocks, orders, sizes)) is not None:
                 return wide
+        rates = []
         for block in blocks:
             if block not in sizes:
                 sizes[block] = graph.size(block)
+            rates.append(self._rate(sizes, block))
         indexed = [False] * len(blocks)
-        indexes = {1 << table: graph.offers[table][place] for table, place in asked}
+        indexes = {1 << table: graph.offers[table][place] for table, place in asked} if asked else {}
         terms: list[Term] = []
         pipelines = []
         for k, order in enumerate(orders):
             own = visited = blocks[k]
-            arriving, per_second = self._rate(sizes, own), self.per_second(own)
+            arriving, per_second = rates[k], self.per_second(own)
             probes = []
             for target in order:
                 block = blocks[target]
                 predicates = graph.between(visited, block)
-                index = indexes.get(block)
+                index = indexes.get(block) if indexes else None
                 if index is not None:
                     if not index.bindable(visited):
                         self._refuse_unbound(block, index)
                     hashed = True
                 else:
-                    hashed = self.hashed_in_binary(visited, block, sizes) if binary else any(edges[p].equality for p in predicates)
-                indexed[target] |= hashed
+                    hashed = self.hashed_in_binary(visited, block, sizes) if binary else graph.hashable(visited, block)
+                if hashed:
+                    indexed[target] = True
                 made = visited | block
-                if made not in sizes:
-                    sizes[made] = graph.grown(sizes[visited], made, sizes[block], predicates)
-                produced = sizes[made] * per_second
+                size = sizes.get(made)
+                if size is None:
+                    size = sizes[made] = graph.grown(sizes[visited], made, sizes[block], predicates)
+                produced = size * per_second
                 asking = probe if index is None else index.cpu
                 probing, joining = asking * arriving if asking else 0.0, join * produced if join else 0.0
-                terms.append(Term(probing, visited, own))
-                terms.append(Term(joining, made, own))
+                if probing:
+                    terms.append(Term(probing, visited, own))
+                if joining:
+                    terms.append(Term(joining, made, own))
                 cpu = probing + joining  # of two terms this is `total`
                 if not hashed:
                     scanned = scanning(costs, hashed, arriving, sizes[block])
-                    terms.append(Term(scanned, visited, own, block))
+                    if scanned:
+                        terms.append(Term(scanned, visited, own, block))
                     cpu = total((probing, joining, scanned))
                 probes.append(PricedProbe(target, hashed, arriving, produced, cpu, predicates, index is not None))
                 visited, arriving = made, produced
             pipelines.append(PricedPipeline(tuple(probes)))
         states = []
-        left_out = self.left_out(blocks, asked)
+        left_out = self.left_out(blocks, asked) if graph.tables else 0
         for k, block in enumerate(blocks):
             if block & left_out:
                 states.append(PricedState(False, 0.0, False))
                 continue
-            kept = keeping(costs, indexed[k], self._rate(sizes, block))
-            terms.append(Term(kept, block, block))
+            kept = keeping(costs, indexed[k], rates[k])
+            if kept:
+                terms.append(Term(kept, block, block))
             states.append(PricedState(indexed[k], kept))
         exact = _exact_sum([term.value for term in terms])
         return PricedJoin(
             tuple(blocks),
-            tuple(tuple(order) for order in orders),
+            tuple([tuple(order) for order in orders]),
             tuple(states),
             tuple(pipelines),
             exact[0] if exact else 0.0,
-            tuple(term for term in terms if term.value),
+            tuple(terms),
             exact,
             asked,
         )

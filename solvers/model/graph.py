@@ -408,9 +408,17 @@ class JoinGraph:
             edges=self.edges,
             observed=self.observed,
             offers=self.offers,
+            # What follows does not depend on rates: both graphs fill it.
+            _hashed_to=self._hashed_to,
+            _between=self._between,
+            _factors=self._factors,
         )
-        graph.__dict__["columns"] = self.columns  # which do not depend on rates
+        for name in SAME_AT_ALL_RATES:
+            graph.__dict__[name] = getattr(self, name)
         return graph
+
+
+SAME_AT_ALL_RATES = ("columns", "tables", "neighbours", "equal_neighbours", "_incident", "components", "_observed_sets")
 
 
 def inputs_of(query: Query) -> list[Stream | Table]:
