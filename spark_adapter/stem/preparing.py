@@ -10,7 +10,7 @@ that comes back finds what it left. The indexes themselves are copies on a worke
 fewer than AT_ONCE rows lack an index nobody waits, nor where one of the two plans sheds: then results depend on the plan, and the one that is in
 force is the one to follow.
 
-The bound: SHARE of a batch's own work or AT_ONCE rows, whichever is more, but no more than what building leaves of its part of a batch (see `building`);
+The bound: SHARE of a batch's own work or AT_ONCE rows, whichever is more, but no more than what building leaves of its part (see `building`);
 a row that is indexed counts as INDEXED, and one piece is always done.
 """
 
