@@ -170,7 +170,7 @@ class _Batch:
             building.proceed(budget)
             work["building"] = building.work
             if building.work < budget:
-                work["building"] += prepare(self.ways.taken, self.ways.in_force, self.state, budget - building.work)
+                work["building"] += prepare(self.ways.taken, self.ways.in_force, self.state, work["own"], budget - building.work)
             settled(self.ways, self.state.store, self.notes)
         built = time.process_time()
         if self.program.adaptive:

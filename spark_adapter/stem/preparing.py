@@ -2,14 +2,16 @@
 
 The problem: orders are no state, but other orders may probe a module by other columns, for which its pieces have no index yet. Where ten
 million rows are held, making all of them takes longer than the batch that switches. The method: the plan before goes on until the pieces that
-are there have been indexed, piece by piece, the oldest last, since those may be dead by then. Pieces that come meanwhile count as well.
+are there have been indexed, piece by piece: first those that were merged, since the others will be, which is the end of their indexes; and of
+these the oldest last, since those may be dead by then. Pieces that come meanwhile count as well.
 
 By which columns a piece was indexed for another plan is written in the cell's notes, so that a batch that is run again does the same, and a plan
 that comes back finds what it left. The indexes themselves are copies on a worker's disk: lost ones are made anew when they are asked for. Where
 fewer than AT_ONCE rows lack an index nobody waits, nor where one of the two plans sheds: then results depend on the plan, and the one that is in
 force is the one to follow.
 
-The bound: what building leaves of its share of a batch (see `building`), where a row that is indexed counts as INDEXED, and one piece at least.
+The bound: SHARE of a batch's own work or AT_ONCE rows, whichever is more, but no more than what building leaves of its part (see `building`);
+a row that is indexed counts as INDEXED, and one piece is always done.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ from spark_adapter.stem.state import Notes, State
 
 __all__ = ["prepare", "ready", "remember"]
 
-AT_ONCE = 100_000  # rows: some 20 ms
-INDEXED = 0.2  # of what it takes to find a pair and put its rows together: 200 ns, of which sorting is a tenth and writing most
+AT_ONCE = 60_000  # rows: some 6 ms
+SHARE = 0.1  # of a batch's own work: rows are indexed much faster than they come, since each of these is work for itself and at every step
+INDEXED = 0.1  # of what it takes to find a pair and put its rows together: 70 to 110 ns, of which sorting is a half and writing the rest
 
 Columns = tuple[str, ...]
 
@@ -36,17 +39,18 @@ def ready(taken: Program, in_force: Program, notes: Notes) -> bool:
     return sum(piece.rows * len(columns) for piece, columns in _lacking(taken, in_force, notes)) <= AT_ONCE
 
 
-def prepare(taken: Program, in_force: Program, state: State, budget: float) -> float:
-    """Index pieces for the plan in force until the budget is used up; the work that it was."""
-    notes, work = state.notes, 0.0
+def prepare(taken: Program, in_force: Program, state: State, own: float, left: float) -> float:
+    """Index pieces for the plan in force; the work that it was. `own` is the batch's own work, `left` the most that it may be."""
+    notes, work, budget = state.notes, 0.0, min(left, max(INDEXED * AT_ONCE, SHARE * own))
     parts = {part.name: part for listed in state.old.values() for part in listed}
     lacking = [(piece, wanted) for piece, wanted in _lacking(taken, in_force, notes) if piece.name in parts]
-    for piece, wanted in sorted(lacking, key=lambda found: -found[0].bounds.hi[1]):
-        if work >= budget:
+    for piece, wanted in sorted(lacking, key=lambda found: (-found[0].level, -found[0].bounds.hi[1])):
+        takes = INDEXED * piece.rows * len(wanted)
+        if work and work + takes > budget:
             break
         for columns in wanted:
             parts[piece.name].index(columns)
-        work += INDEXED * piece.rows * len(wanted)
+        work += takes
         _add(notes, piece, wanted)
     return work
 

@@ -1,14 +1,15 @@
 """What a change of the plan costs the batches around it.
 
-    python -m tests.bench.bench_change [--rows 10000000] [--window 1000] [--changes 6] [--batches 20] [--longest 2000] [--operator]
+    python -m tests.bench.bench_change [--rows 10000000] [--window 1000] [--changes 10] [--batches 20] [--longest 2000] [--operator]
                                        [--only orders building]
 
 The chain of three streams, 1,000 rows a second and stream, as many values per attribute as rows in a window, filled first, then batches of 10
 seconds of event time (30,000 rows), one after the other.
 
 *orders*: a pipeline with windows of `--window` seconds changes the orders of its probes every few batches. Said is, for the batches that prepare a
-change or switch, how long they took against the median of the undisturbed ones around them, and the same for the slowest undisturbed batch: what
-is noise. The graph is a triangle, so that another order probes by other columns, for which no indexes are there yet.
+change or switch, how long they took against the median of the undisturbed ones of the same run, and the same for the slowest undisturbed batch: what
+is noise. Some batches merge pieces, which takes longer than a change: they are compared with those that merge. The graph is a triangle, so that
+another order probes by other columns, for which no indexes are there yet.
 
 *building*: two of the streams hold `--rows` together. A plan that keeps nothing changes to one that keeps their join. Said is how long the
 batches took while it was built, against the median of `--batches` before and of as many after; `--longest` batches are waited for its end.
@@ -20,8 +21,12 @@ use too. `--operator` leaves Spark away: one of two cells alone, with its store 
 from __future__ import annotations
 
 import argparse
-import json
 import os
+
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before polars is read: a worker has one, too
+
+import json
+import math
 import statistics
 import sys
 import tempfile
@@ -54,7 +59,7 @@ FILL = 250.0  # seconds of event time in a batch that fills the windows
 WARM_UP = 6  # batches after the filling that are not looked at
 MEASURES = ("seconds", "cpu", "spark")
 LITTLE = 1.2  # times as long: what a change may cost
-APART = 12  # batches from one change of orders to the next
+APART = 11  # batches from one change of orders to the next: not in step with merging
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,8 @@ class Figure:
     """Rows held."""
     building: float
     """Counted work that building was, of the cell that did most."""
+    merges: bool
+    """Whether some cell merged pieces."""
 
 
 class Alone:
@@ -195,6 +202,7 @@ def _figure(seconds: float, spark: float, notes: Sequence[Mapping[str, Any]]) ->
         max(note["in_force"] for note in notes),
         sum(size[0] for note in notes for held in ("states", "building") for size in note[held].values()),
         max(note["work"]["building"] for note in notes if "work" in note),
+        any(note["traffic"]["merges"] for note in notes),
     )
 
 
@@ -208,10 +216,15 @@ def _filling(window: float) -> list[tuple[float, float]]:
 
 
 def _ratios(figures: Sequence[Figure], undisturbed: Sequence[Figure], what: str) -> str:
-    usual = statistics.median(getattr(figure, what) for figure in undisturbed)
-    found, noise = ([getattr(figure, what) / usual for figure in listed] for listed in (figures, undisturbed))
+    """Each batch against those that merge pieces or not, as it does itself."""
+    usual = {
+        merges: statistics.median([getattr(figure, what) for figure in undisturbed if figure.merges == merges] or [math.nan])
+        for merges in (False, True)
+    }
+    found, noise = ([r for f in listed if not math.isnan(r := getattr(f, what) / usual[f.merges])] for listed in (figures, undisturbed))
     said = [f"{sum(ratio > LITTLE for ratio in ratios)} of {len(ratios)} above {LITTLE}, {max(ratios):.2f} at most" for ratios in (found, noise)]
-    return f"{what}: usually {usual:.3f}; {statistics.median(found):.2f} times that in the median, {said[0]} (undisturbed batches: {said[1]})"
+    usually = f"usually {usual[False]:.3f}, {usual[True]:.3f} where pieces are merged"
+    return f"{what}: {usually}; {statistics.median(found):.2f} times that in the median, {said[0]} (undisturbed batches: {said[1]})"
 
 
 def orders(made: Any, window: float, changes: int) -> None:
@@ -270,7 +283,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=10_000_000, help="of the two inputs of the subresult that is built")
     parser.add_argument("--window", type=float, default=1000.0, help="seconds, where orders change")
-    parser.add_argument("--changes", type=int, default=6)
+    parser.add_argument("--changes", type=int, default=10)
     parser.add_argument("--batches", type=int, default=20)
     parser.add_argument("--longest", type=int, default=2000, help="batches for which building is waited for")
     parser.add_argument("--operator", action="store_true", help="the operator alone, without Spark")

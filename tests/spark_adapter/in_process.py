@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -76,6 +76,16 @@ class Worked:
     line: Mapping[str, Any]
 
 
+class Door(Protocol):
+    """Who turns rows away before the operator sees them."""
+
+    def __call__(self, batch: Arrivals) -> Arrivals:
+        """The rows that are let in."""
+
+    def took(self, cpu: float) -> None:
+        """Hear what they cost."""
+
+
 @dataclass
 class InProcess:
     """Works off batches, and changes its plan between two of them."""
@@ -92,6 +102,7 @@ class InProcess:
     found: list[pl.DataFrame] = field(default_factory=list)
     """Results, where `keep_results` is set."""
     keep_results: bool = False
+    door: Door | None = None
 
     def __post_init__(self) -> None:
         self._store = Memory()
@@ -106,10 +117,16 @@ class InProcess:
         return replace(program_of(plan, {stream.name: 1 for stream in plan.query.streams}, run="run"), number=number)
 
     def work_off(self, batch: Arrivals, watermark: int) -> None:
+        let_in = batch if self.door is None else self.door(batch)
         began = time.process_time()
-        results, outcome = drained(work_off(self._program, Grid(()), 0, self._store, batch, watermark, self._told))
+        results, outcome = drained(work_off(self._program, Grid(()), 0, self._store, let_in, watermark, self._told))
         cpu = time.process_time() - began
         self._told = ()
+        if self.door is not None:
+            self.door.took(cpu)
+            for name, seen in outcome.statistics["streams"].items():
+                for what in ("rows", "shed"):
+                    seen[what] += batch[name].height - let_in[name].height
         if self.keep_results:
             self.found += results
         work = sum(outcome.statistics["work"].values())
