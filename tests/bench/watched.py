@@ -23,7 +23,7 @@ __all__ = ["BEGIN", "END", "FailedError", "Watched", "watched"]
 
 BEGIN, END = "== begin", "== end"
 EVERY = 0.5  # seconds between two looks at memory and disk
-PREPARING = 180.0  # seconds that a command may take to start and warm up
+PREPARING = 300.0  # seconds that a command may take to start and warm up
 
 
 class FailedError(Exception):
