@@ -50,6 +50,7 @@ __all__ = [
     "Run",
     "calibrate",
     "calibration_of",
+    "fit",
     "measure",
     "non_negative_least_squares",
     "observed",

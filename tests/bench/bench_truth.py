@@ -36,7 +36,7 @@ from tests.bench.calibrated import calibrated, said
 from tests.graphs import edges_of
 from tests.spark_adapter.in_process import Arrivals, InProcess, Stretch, arrivals, cut
 
-__all__ = ["BATCH", "MEASURED", "SHAPES", "Measured", "QueryRuns", "by_batch", "main", "query_runs", "spearman"]
+__all__ = ["BATCH", "MEASURED", "SHAPES", "WINDOWS", "Measured", "QueryRuns", "by_batch", "drawn", "main", "plans_of", "query_runs", "spearman"]
 
 SHAPES = ("chain", "star", "cycle", "clique")
 WINDOWS = (20, 40, 60)
