@@ -5,15 +5,16 @@ pipelines over generated rows whose counts are known, each stressing something e
 windows, nested loops, three streams, five), run one after the other on Spark. Of every batch the operator reports the CPU
 of each probe step and of its state, and the rows that went through. Two least-squares fits explain these:
 
-    a probe step   = rows in · probe + rows out · join + rows indexed · index (hash) or pairs · scan (nested loop) + a constant
+    a probe step   = rows in · probe + rows out · join + rows indexed · index (hash) or pairs · scan (nested loop) + pieces · a constant + a constant
     the states     = rows kept · keep + rows let go · drop + a constant
 
 The operator indexes a row once, when the piece of state that it lies in is first probed by so few rows that an index beats a scan; it says of
 which rows it made indexes, and that is what is fitted. After that no batch reads them but where its probes reach. So insert = keep + index,
 append = keep, delete = drop, whatever the length of windows. What the scan of a small piece takes is part of what the rows that probe it take.
-The constants are what a batch costs without a row; they are reported and are no part of a cost per tuple.
+The constants are what a batch costs without a row: by the step, by the piece of state that a step looks into (a state has one for every batch of its
+window), by the batch. They are reported and are no part of a cost per tuple; without them in the fit costs per tuple would have to explain them.
 
-The guarantee: the fit is the exact optimum of non-negative least squares of relative errors. With at most five unknowns it is found by trying
+The guarantee: the fit is the exact optimum of non-negative least squares of relative errors. With at most six unknowns it is found by trying
 every set of them as the non-zero ones: the optimum is an ordinary least-squares solution on its own support. That is ten lines of numpy; SciPy's
 `nnls` would do the same, and a hundred megabytes more to install.
 """
@@ -50,6 +51,7 @@ __all__ = [
     "Run",
     "calibrate",
     "calibration_of",
+    "fit",
     "measure",
     "non_negative_least_squares",
     "observed",
@@ -117,7 +119,7 @@ class Calibration:
     states: Fit
 
 
-STEP = ("probe", "join", "index", "scan", "per step")
+STEP = ("probe", "join", "index", "scan", "per step", "per piece")
 STATE = ("keep", "drop", "per batch")
 
 
@@ -221,7 +223,9 @@ def observed(run: Run, lines: Sequence[Mapping[str, Any]]) -> tuple[list[Observa
                 target = step["target"]
                 seen_new = target < step["input"]
                 visible = held[target] - (0 if seen_new else arrived[target])
-                counts = {"probe": step["rows_in"], "join": step["rows_out"], "per step": 1}
+                # Every batch leaves one piece, which goes when its window has passed it; those that come before see the batch's own.
+                pieces = min(i, run.window) + seen_new
+                counts = {"probe": step["rows_in"], "join": step["rows_out"], "per step": 1, "per piece": pieces}
                 counts |= {"index": step["indexed"]} if run.op == "=" else {"scan": step["rows_in"] * visible}
                 steps.append(Observation(counts, step["cpu_seconds"]))
             spent = line["cpu_seconds"]

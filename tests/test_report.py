@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
@@ -20,10 +21,12 @@ from tests.bench.evidence import AGREES, DIFFERS, IN_KIND, Claim, Figure, Findin
 from tests.bench.evidence_operator import PAIRS, Values
 from tests.bench.evidence_page import written
 from tests.bench.evidence_scale import placed
+from tests.bench.operator_paper5 import held_back
 from tests.bench.quoted import quotable, quotes_in, renewed
 from tests.bench.redistributing import filled
 from tests.bench.svg import Chart, svg_of
-from tests.spark_adapter.in_process import Stretch, arrivals
+from tests.bench.watched import BEGIN, END, FailedError, watched
+from tests.spark_adapter.in_process import Stretch, arrivals, cut
 
 DOCS = report.ROOT / "docs"
 WIDEST = 100  # characters of a row with figures alone; more is no table for a phone
@@ -56,6 +59,7 @@ def test_drawing_again_gives_the_same_bytes(tmp_path: Path) -> None:
     page = first["evidence.md"]
     assert "**Agrees.** Said: X beats M. Here: it does." in page and "**Differs.**" in page and "A note." in page
     assert "--quick --only made.one" in page and "quick run" in page
+    assert "- quick runs: 1 parts, 0 minutes by the clock\n" in page
 
 
 def test_what_was_not_run_is_named(tmp_path: Path) -> None:
@@ -187,3 +191,33 @@ def test_values_join_with_the_selectivities_that_were_asked_for() -> None:
 def test_what_one_cannot_use_goes_to_the_others_by_weight() -> None:
     assert filled(10.0, {"a": 1.0, "b": 100.0, "c": 100.0}, {"a": 2.0, "b": 2.0, "c": 1.0}) == {"a": 1.0, "b": 6.0, "c": 3.0}
     assert filled(10.0, {"a": 1.0, "b": 2.0}, {"a": 1.0, "b": 1.0}) == {"a": 1.0, "b": 2.0}
+
+
+def test_a_stream_that_is_held_back_loses_no_row_and_holds_the_watermark() -> None:
+    batches = cut(arrivals({name: [Stretch(6.0, 10.0, {"x": 3})] for name in "ab"}), 1.0)
+    made = held_back(batches, "b", 2, 4)
+    assert [batch["b"].height for batch, _ in made] == [10, 10, 0, 0, 30, 10]
+    assert [batch["a"].height for batch, _ in made] == [10] * 6
+    assert all(int(batch["b"]["ts"].min()) >= watermark for batch, watermark in made if batch["b"].height)
+    assert [watermark for _, watermark in made][5] == batches[5][1]
+
+
+CHILD = "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', 'import time; x = bytearray(60_000_000); time.sleep(600)'])\n"
+
+
+def test_what_is_watched_counts_all_processes_and_is_ended_with_them_at_its_limit(tmp_path: Path) -> None:
+    files = f"open('{tmp_path}/child', 'w').write(str(child.pid))\nopen('{tmp_path}/held', 'wb').write(bytes(5000))\n"
+    script = f"{CHILD}{files}print('{BEGIN}', flush=True)\nchild.wait()"
+    found = watched([sys.executable, "-c", script], 2.0, tmp_path, tmp_path / "log", {})
+    assert not found.ended and found.seconds >= 2.0
+    assert found.memory > 60e6 and found.disk >= 5000
+    left = Path(f"/proc/{(tmp_path / 'child').read_text()}/cmdline")
+    assert not left.exists() or not left.read_text()  # gone, or ended and not yet waited for by whoever has it now
+
+
+def test_what_is_watched_ends_by_itself_or_fails_with_what_it_printed(tmp_path: Path) -> None:
+    busy = f"print('{BEGIN}', flush=True)\nsum(i * i for i in range(3_000_000))\nprint('{END}', flush=True)"
+    found = watched([sys.executable, "-c", busy], 60.0, tmp_path / "none", tmp_path / "log", {})
+    assert found.ended and found.cpu > 0.0
+    with pytest.raises(FailedError, match="no such luck"):
+        watched([sys.executable, "-c", "raise SystemExit('no such luck')"], 60.0, tmp_path, tmp_path / "log", {})

@@ -36,7 +36,7 @@ from tests.bench.calibrated import calibrated, said
 from tests.graphs import edges_of
 from tests.spark_adapter.in_process import Arrivals, InProcess, Stretch, arrivals, cut
 
-__all__ = ["BATCH", "MEASURED", "SHAPES", "Measured", "QueryRuns", "by_batch", "main", "query_runs", "spearman"]
+__all__ = ["BATCH", "MEASURED", "SHAPES", "WINDOWS", "Measured", "QueryRuns", "by_batch", "drawn", "main", "plans_of", "query_runs", "spearman"]
 
 SHAPES = ("chain", "star", "cycle", "clique")
 WINDOWS = (20, 40, 60)
@@ -146,7 +146,7 @@ def run(kind: str, plan: Plan, batches: Sequence[tuple[Arrivals, int]], rounds: 
         for step in batch.line["steps"]:
             key = (step["operator"], step["input"], step["step"])
             spent[key] = spent.get(key, 0.0) + step["cpu_seconds"] / seconds
-    overhead = (calibration.steps.constants["per step"] * len(probes) + calibration.states.constants["per batch"]) / BATCH
+    overhead = _overhead(plan, calibration)
     held = sum(state["rows"] for batch in counted for state in batch.line["states"]) / MEASURED
     found = Measured(
         kind,
@@ -161,6 +161,17 @@ def run(kind: str, plan: Plan, batches: Sequence[tuple[Arrivals, int]], rounds: 
         len(plan.caches),
     )
     return found, sum(batch.results for batch in best.batches)
+
+
+def _overhead(plan: Plan, calibration: Calibration) -> float:
+    """What batches cost without a row, a second: by the batch, the probe step, and the piece of state, of which there is one a batch."""
+    seconds = {stream.name: stream.window.seconds or 0.0 for stream in plan.query.streams}
+    kept = {operator.id: operator.streams for operator in plan.operators}
+    targets = [probe.target for operator in plan.operators for pipeline in operator.pipelines for probe in pipeline.probes]
+    # A joined row lives as long as the first of its parts. About every second step sees the batch's own piece as well.
+    pieces = sum(min(seconds[name] for name in kept.get(target, [target])) / BATCH + 0.5 for target in targets)
+    step = calibration.steps.constants
+    return (step["per step"] * len(targets) + step["per piece"] * pieces + calibration.states.constants["per batch"]) / BATCH
 
 
 def _cpu(one: InProcess) -> float:

@@ -119,6 +119,8 @@ class Kept:
     """Of the machine when the part began: processes that wanted a core."""
     cpu_seconds: float
     commit: str
+    seconds: float | None = None
+    """By the clock; none of parts that were run before it was kept."""
 
 
 def judged(says: str, found: str, holds: bool, otherwise: str = DIFFERS) -> Claim:

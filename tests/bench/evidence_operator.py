@@ -18,7 +18,8 @@ from tests.bench.bench_burst import bursts
 from tests.bench.bench_caches import KINDS, TABLE_2
 from tests.bench.bench_stem import Flow, request_of, shaped
 from tests.bench.calibrated import calibrated, said
-from tests.bench.evidence import AGREES, DIFFERS, IN_KIND, Claim, Figure, Findings, NotAtHandError, Part, Section, Table, judged, line
+from tests.bench.evidence import AGREES, DIFFERS, IN_KIND, Claim, Figure, Findings, Part, Section, Table, judged, line
+from tests.bench.operator_paper5 import access, stalled
 from tests.spark_adapter.cells import SECOND
 from tests.spark_adapter.in_process import InProcess, Stretch, arrivals, cut
 
@@ -286,10 +287,6 @@ def _routed(rates: tuple[float, float], few: int, many: int, half: float, rounds
     return cpu, work
 
 
-def stalled(quick: bool) -> Findings:
-    raise NotAtHandError("there is no experiment of it yet; that results go on is tested in `tests/spark_adapter/test_stem_silence.py`")
-
-
 SECTION = Section(
     "operator",
     "Papers 1, 4 and 5 on the operator",
@@ -300,5 +297,6 @@ SECTION = Section(
         Part("algorithms", "Paper 4: four joins over the ratio of rates", algorithms),
         Part("routing", "Paper 5: routing against fixed orders", routing),
         Part("stalled", "Paper 5: a stalled stream", stalled),
+        Part("access", "Paper 5: a table by index and by scan, on Spark", access),
     ),
 )

@@ -34,6 +34,7 @@ def written(sections: Sequence[Section], folder: Path) -> dict[str, str]:
             found = kept[section.name].get(part.name)
             for figure in found.findings.figures if found and found.findings else ():
                 files[f"evidence/{_file(section, figure)}"] = _picture(figure)
+    lines += _taken(kept)
     lines += ["## Machines", "", *(f"{k}. {machine}" for k, machine in enumerate(machines, 1))] if machines else []
     return {"evidence.md": "\n".join(lines).rstrip() + "\n", **files}
 
@@ -47,6 +48,18 @@ def _summary(sections: Sequence[Section], kept: Mapping[str, Mapping[str, Kept]]
         counts = (verdicts[AGREES], verdicts[IN_KIND], verdicts[DIFFERS], missing)
         lines.append(f"| [{section.title}](#{_anchor(section.title)}) | " + " | ".join(str(n) if n else "" for n in counts) + " |")
     return [*lines, ""]
+
+
+def _taken(kept: Mapping[str, Mapping[str, Kept]]) -> list[str]:
+    """How long the parts took, whole and quick ones apart; a part that was not timed is counted as such."""
+    lines = []
+    for size in (FULL, QUICK):
+        parts = [part for listed in kept.values() for part in listed.values() if part.size == size and part.findings]
+        times = [part.seconds for part in parts if part.seconds is not None]
+        if parts:
+            untimed = f"; {len(parts) - len(times)} were not timed" if len(times) < len(parts) else ""
+            lines.append(f"- {size} runs: {len(parts)} parts, {sum(times) / 60:.0f} minutes by the clock{untimed}")
+    return ["## How long it takes", "", *lines, ""] if lines else []
 
 
 def _anchor(title: str) -> str:
@@ -70,7 +83,9 @@ def _part(section: Section, part: Part, kept: Kept | None, machines: Sequence[st
 
 
 def _circumstances(found: Findings, kept: Kept, machines: Sequence[str]) -> list[str]:
-    place = f"machine {machines.index(kept.machine) + 1}, load {kept.load:.1f} at its start, {kept.cpu_seconds:.0f} s of CPU, commit {kept.commit}"
+    lasted = "" if kept.seconds is None else f"{kept.seconds:.0f} s, "
+    used = f"load {kept.load:.1f} at its start, {lasted}{kept.cpu_seconds:.0f} s of CPU"
+    place = f"machine {machines.index(kept.machine) + 1}, {used}, commit {kept.commit}"
     settings = " ".join(found.settings)
     return [f"*Settings ({kept.size} run):* {settings} *Command:* `{kept.command}`. *Where:* {place}.", ""]
 

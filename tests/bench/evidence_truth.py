@@ -10,6 +10,7 @@ from spark_adapter.calibrate import Calibration
 from tests.bench.bench_truth import BATCH, MEASURED, Measured, QueryRuns, by_batch, query_runs, spearman
 from tests.bench.calibrated import calibrated, said
 from tests.bench.evidence import AGREES, DIFFERS, IN_KIND, Claim, Figure, Findings, Part, Section, Table, line
+from tests.bench.truth_terms import terms
 
 __all__ = ["SECTION"]
 
@@ -177,5 +178,6 @@ SECTION = Section(
     (
         Part("plans", "30 random queries, up to five plans each", truth),
         Part("batches", "One query in batches of several lengths", batch_lengths),
+        Part("terms", "What the price of a step leaves out", terms),
     ),
 )

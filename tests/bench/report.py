@@ -69,7 +69,7 @@ def run(section: Section, part: Part, quick: bool, folder: Path) -> bool:
     """Run it and keep what it found; whether it ended well. One that fails is kept as not run, with what it failed with."""
     size = QUICK if quick else FULL
     command = f"python -m tests.bench.report{' --quick' if quick else ''} --only {section.name}.{part.name}"
-    load_before, began = os.getloadavg()[0], _cpu()
+    load_before, began, at = os.getloadavg()[0], _cpu(), time.monotonic()
     findings, missing, well = None, "", True
     try:
         findings = part.run(quick)
@@ -78,7 +78,8 @@ def run(section: Section, part: Part, quick: bool, folder: Path) -> bool:
     except Exception as error:
         traceback.print_exc()
         missing, well = f"it failed ({type(error).__name__})", False
-    kept = Kept(findings, missing, size, command, this_machine(), load_before, round(_cpu() - began, 1), this_commit())
+    seconds = round(time.monotonic() - at, 1)
+    kept = Kept(findings, missing, size, command, this_machine(), load_before, round(_cpu() - began, 1), this_commit(), seconds)
     save(folder / "evidence", section.name, load(folder / "evidence", section.name) | {part.name: kept})
     return well
 

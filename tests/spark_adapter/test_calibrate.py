@@ -29,11 +29,11 @@ def test_the_fit_meets_the_conditions_of_an_optimum(seed: int, columns: int, row
 
 def test_constants_that_made_the_observations_are_found_again() -> None:
     draw = np.random.default_rng(7)
-    step = {"probe": 3e-8, "join": 9e-8, "index": 2e-8, "scan": 2e-9, "per step": 2e-3}
+    step = {"probe": 3e-8, "join": 9e-8, "index": 2e-8, "scan": 2e-9, "per step": 2e-3, "per piece": 4e-4}
     state = {"keep": 3e-7, "drop": 1e-8, "per batch": 1e-2}
     observations = []
     for constants in (step, state):
-        counts = [{name: 1.0 if "per" in name else float(draw.integers(1, 100_000)) for name in constants} for _ in range(20)]
+        counts = [{name: 1.0 if name in ("per step", "per batch") else float(draw.integers(1, 100_000)) for name in constants} for _ in range(20)]
         observations.append([Observation(c, sum(c[name] * constants[name] for name in c)) for c in counts])
     calibration = calibration_of(observations[0], observations[1])
     assert calibration.steps.error < 1e-9 and calibration.states.error < 1e-9
@@ -57,6 +57,8 @@ def test_a_run_counts_what_it_was_made_of(spark: SparkSession, tmp_path: Path) -
     # The first batch is not observed; of the later ones every match is made by one of two steps.
     assert sum(step.counts["join"] for step in steps) == (matches & ~first).sum() > 0
     assert [step.counts["probe"] for step in steps] == [100, 40, 100, 40]
+    # One piece of every batch within the window; the second stream sees the first one's new rows as well.
+    assert [step.counts["per piece"] for step in steps] == [1, 2, 2, 3]
     assert [state.counts["keep"] for state in states] == [140, 140]
     # What the next watermark will have passed has been let go.
     watermark = min(int(column.max()) for column in ts) // 1000 * 1000
