@@ -1,125 +1,192 @@
-"""Stars, for which exact search over all connected sets would take too long: the best plan without looking at the memory cap.
+"""Stars, for which exact search over all connected sets would take too long: the best plan, or one that is nearly.
 
-Problem: the join tree of least CPU of a star. Method: a shortest path over sets of leaves (`compiled.stars`, which says why few sets are enough).
-It holds where keeping a state costs the same in every join, so it is used only where every state is indexed in every plan: all predicates are
-equalities, nothing is observed, there are no tables, and scanning never costs less than an index. What a plan keeps is checked against the cap on
-memory afterwards: the plan with the least CPU of all is the best within the cap if it fits.
+Problem: of the join trees of a star within a cap on memory the one of least CPU. Method: chains of sets of leaves (`compiled.stars`), of which few
+are enough where keeping a state costs the same in every join. In a join of two a state may go without an index, so it does not quite; two searches
+over the same few sets close in on the best plan. One counts what each state costs at least in any join, and is a bound of all plans. The other
+counts what each costs in its own join, and is a plan. Where no state is better off without an index, or what it would save is below all digits that
+count, they agree.
 
-Guarantee: the best of all join trees; None where the graph is no such star, or the plan does not fit. Complexity: that of `best_chain`.
+Valid: a leaf's state is kept with an index, or scanned by every tuple of the hub's set that it is joined with. No such set has a rate below the
+hub's window times all growths below 1, over the hub's T. A set's state is scanned by leaves, none of which has a lower rate than the slowest.
+
+Guarantee: the best of all join trees within the caps where it is said to be; else within the gap. None where the graph is no star of equalities, or
+has too many kinds of leaves. Complexity: that of `chains_of_star`; its work is counted.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from models.plan import Proof
 from models.request import Objective
 from solvers.common.deadline import Deadline
-from solvers.common.tolerances import ROUNDED
-from solvers.jtree.compiled.stars import best_chain
+from solvers.common.tolerances import SUMMED_DOWN
+from solvers.jtree.compiled.compiling import Floats
+from solvers.jtree.compiled.ledger import Ledger
+from solvers.jtree.compiled.stars import ENDED, Labels, Leaves, chains_of_star, label_room
 from solvers.jtree.orders import best_orders
 from solvers.jtree.search import ALL_TREES, Found, Problem, Shape, sorted_inputs, tree_of_joins
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
 from solvers.model.point import Point, point_of
 
-__all__ = ["best_of_star", "star"]
+__all__ = ["BestOfStar", "best_of_star", "star"]
 
-SMALLEST = 13  # streams; of fewer, exact search over all connected sets ends in milliseconds and says more
-MAX_SETS = 3_000  # sets of leaves: a tenth of a second
+SMALLEST, TABLED = (
+    13,
+    16,
+)  # streams; of fewer than the first, exact search over all connected sets ends in milliseconds and says more; up to the second it mostly ends
+LARGEST_STAR = 24  # streams: a table of as many sets as there are sets of leaves
+MAX_SETS = 20_000  # of leaves, as many of each kind as one likes: a tenth of a second
+MOST_LABELS = 200_000
+WORK = 20_000_000  # steps of each search: about half a second
+HUGE = 1e200  # an excess from which sizes may leave the range of a double
+PROVEN = 1e-9  # of the CPU: a bound that is so near is the plan's own
+NEAR = 1e-3  # of the CPU between a bound and a plan, which searches over all connected sets seldom have for a star of this size
+ROOM = 1.0 + 1e-12  # of the cap on memory, for rounding: whether a plan fits is decided on its priced figures
 
 
-def _hub(model: CostModel) -> int | None:
-    """The stream that all others join, where they join nothing else."""
-    graph = model.graph
-    every = graph.all
-    hubs = [i for i, near in enumerate(graph.neighbours) if near == every & ~(1 << i)]
-    if len(graph) < 4 or len(hubs) != 1 or graph.tables or graph.observed or not all(edge.equality for edge in graph.edges):
-        return None
-    return hubs[0] if all(graph.neighbours[i] == 1 << hubs[0] for i in range(len(graph)) if i != hubs[0]) else None
+@dataclass(frozen=True, slots=True)
+class BestOfStar:
+    """A plan within a cap on memory, and a bound of the CPU of all that are."""
 
+    point: Point
+    bound: float
 
-def _always_indexed(model: CostModel, hub: int) -> bool:
-    """Whether in every join of every plan every state has an index, because scanning it would cost more."""
-    graph, costs = model.graph, model.costs
-    spared = costs.insert + costs.delete - costs.append
-    if spared <= 0.0:
-        return True
-    leaves = [i for i in range(len(graph)) if i != hub]
-    smallest = graph.window_tuples[hub] * math.prod(min(1.0, model.size(1 << i | 1 << hub) / graph.window_tuples[hub]) for i in leaves)
-    # A leaf's state is probed by the hub's sets, and theirs by leaves: rate · size of what is scanned against keeping it.
-    rarest = smallest / graph.window_seconds[hub]
-    by_sets = all(costs.scan * rarest * graph.window_tuples[i] > spared * graph.rates[i] * ROUNDED for i in leaves)
-    by_leaves = all(costs.scan * graph.rates[i] > spared * model.per_second(graph.all) * ROUNDED for i in leaves)
-    return by_sets and by_leaves and rarest > 0.0
+    @property
+    def proven(self) -> bool:
+        return self.point.cpu - self.bound <= PROVEN * self.bound
 
 
 def star(problem: Problem, deadline: Deadline) -> Found | None:
-    """The plan of least CPU where that is asked for and fits the caps; None where the graph is no star of this kind."""
+    """The plan of least CPU where that is asked for and there is one within the caps; None where the graph is no such star."""
     if problem.objective is not Objective.MIN_CPU or len(problem.model.graph) < SMALLEST:
         return None
-    best = best_of_star(problem.model, deadline)
-    if best is None or not problem.caps.admit(best):
+    best = best_of_star(problem.model, deadline, problem.caps.memory_bytes)
+    if best is None or not problem.caps.admit(best.point):
         return None
-    return Found(best, (best,), Proof.OPTIMAL, best.cpu, ALL_TREES)
+    point = best.point
+    if best.proven:
+        return Found(point, (point,), Proof.OPTIMAL, point.cpu, ALL_TREES)
+    near = len(problem.model.graph) > TABLED and point.cpu - best.bound <= NEAR * best.bound
+    return Found(point, (point,), Proof.BOUNDED, best.bound, ALL_TREES) if near else None
 
 
-def best_of_star(model: CostModel, deadline: Deadline) -> Point | None:
-    """The plan of least CPU; None where the graph is no star of this kind, or time is over."""
+def best_of_star(model: CostModel, deadline: Deadline, cap: float = math.inf) -> BestOfStar | None:
+    """A plan of least CPU within a cap on memory, or nearly, and a bound; None where the graph is no star of this kind, or time or work is over."""
     hub = _hub(model)
-    if hub is None or not _always_indexed(model, hub):
+    if hub is None or len(model.graph) > LARGEST_STAR:
         return None
-    graph, costs = model.graph, model.costs
+    ledger = Ledger(model)
+    leaves, kinds = _leaves(ledger, hub, math.isfinite(cap))
+    if _sets(kinds) > MAX_SETS or not all(0.0 < growth < HUGE for growth in kinds.growth):
+        return None
+    limits = np.array([HUGE, (cap - model.leaves_bytes()) * ROOM])
+    made = _searched(kinds, limits, deadline)
+    if made is None:
+        return None
+    labels, place = made
+    shape = _shape(hub, leaves, labels, place)
+    point = point_of(model, tree_of_joins(shape, lambda blocks: best_orders(model, blocks)[0]))
+    limits[0] = labels.cpu[place] / SUMMED_DOWN
+    least = _searched(kinds._replace(floors=_floors(ledger, hub, leaves, kinds)), limits, deadline)
+    if least is None:
+        return None
+    bound = ledger.common + float(least[0].cpu[least[1]]) * SUMMED_DOWN
+    return BestOfStar(point, min(point.cpu, bound))
+
+
+def _hub(model: CostModel) -> int | None:
+    """The stream that all others join, where they join nothing else, and all by equalities."""
+    graph = model.graph
+    every = graph.all
+    hubs = [i for i, near in enumerate(graph.neighbours) if near == every & ~(1 << i)]
+    if len(graph) < 4 or len(hubs) != 1 or graph.tables or graph.observed or model.choices is not None:
+        return None
+    hub = hubs[0]
+    alone = all(graph.neighbours[i] == 1 << hub for i in range(len(graph)) if i != hub)
+    return hub if alone and graph.equal_neighbours[hub] == graph.neighbours[hub] else None
+
+
+def _leaves(ledger: Ledger, hub: int, by_bytes: bool) -> tuple[list[int], Leaves]:
+    """The leaves by rising growth, and their figures."""
+    graph = ledger.model.graph
     tuples = graph.window_tuples[hub]
-    growth = {i: model.size(1 << i | 1 << hub) / tuples for i in range(len(graph)) if i != hub}
+    growth = {i: ledger.size(1 << i | 1 << hub) / tuples for i in range(len(graph)) if i != hub}
     leaves = sorted(growth, key=lambda i: (growth[i], i))
-    windows = sorted({graph.window_seconds[i] for i in leaves})
-    counts = [sum(graph.window_seconds[i] == seconds for i in leaves) for seconds in windows]
-    if math.prod(count + 1 for count in counts) > MAX_SETS:
-        return None
-    group = np.array([windows.index(graph.window_seconds[i]) for i in leaves], np.int64)
-    made = costs.join + costs.probe
-    stop = np.zeros(1, np.int64)
-    ended = False
-    with deadline.watched(lambda: stop.put(0, 1)):
-        _, before = best_chain(
-            np.array([tuples, 1.0 / graph.window_seconds[hub]]),
-            np.array([growth[i] for i in leaves]),
-            np.array([1.0 / graph.window_seconds[i] for i in leaves]),
-            group,
-            np.array(counts, np.int64),
-            np.array([made, made + costs.insert + costs.delete]),
-            stop,
-        )
-        ended = not stop[0]
-    return (
-        point_of(model, tree_of_joins(_shape(hub, leaves, group.tolist(), counts, before.tolist()), lambda b: best_orders(model, b)[0]))
-        if ended
-        else None
+    last: dict[tuple[float, float], int] = {}
+    after = []
+    for k, i in enumerate(leaves):
+        kind = graph.window_seconds[i], graph.tuple_bytes[i] if by_bytes else 0.0
+        after.append(last.get(kind, -1))
+        last[kind] = k
+
+    def figures(values: tuple[float, ...]) -> Floats:
+        return np.array([values[i] for i in leaves], np.float64)
+
+    return leaves, Leaves(
+        growth=np.array([growth[i] for i in leaves]),
+        pace=1.0 / figures(graph.window_seconds),
+        tuples=figures(graph.window_tuples),
+        after=np.array(after, np.int64),
+        floors=np.empty(0),
+        bytes=figures(graph.tuple_bytes) if by_bytes else np.zeros(len(leaves)),
+        hub=np.array([tuples, 1.0 / graph.window_seconds[hub], graph.tuple_bytes[hub] if by_bytes else 0.0]),
+        weights=ledger.weights,
+        base=ledger.base,
     )
 
 
-def _shape(hub: int, leaves: list[int], group: list[int], counts: list[int], before: list[int]) -> Shape:
+def _sets(kinds: Leaves) -> int:
+    """How many sets of leaves there are: as many of each kind as one likes, those of the smallest growths."""
+    many = [1] * kinds.growth.size
+    for k, before in enumerate(kinds.after.tolist()):
+        if before >= 0:
+            many[k], many[before] = many[before] + 1, 0
+    return math.prod(count + 1 for count in many)
+
+
+def _floors(ledger: Ledger, hub: int, leaves: list[int], kinds: Leaves) -> Floats:
+    """What keeping each leaf costs at least in any join, and a tuple of a hub's set."""
+    graph, weights = ledger.model.graph, ledger.weights
+    smallest = float(np.prod(np.minimum(kinds.growth, 1.0))) * kinds.hub[0] * kinds.hub[1]
+    floors = []
+    for k, i in enumerate(leaves):
+        rarest = smallest / min(1.0, float(kinds.growth[k]))  # of the sets without it
+        scanned = weights.append + weights.scan * rarest * graph.window_tuples[i] / graph.rates[i]
+        floors.append(min(weights.indexed, scanned) * graph.rates[i])
+    slowest = min(graph.rates[i] for i in leaves)
+    floors.append(min(weights.indexed, weights.append + weights.scan * slowest / ledger.model.per_second(graph.all)))
+    return np.array(floors)
+
+
+def _searched(kinds: Leaves, limits: Floats, deadline: Deadline) -> tuple[Labels, int] | None:
+    """The labels, and the place of the cheapest plan of all leaves; None where the search did not end, or found none."""
+    labels = label_room(kinds.growth.size, MOST_LABELS)
+    stop = np.array([0, WORK], np.int64)
+    with deadline.watched(lambda: stop.put(0, 1)):
+        ended = chains_of_star(kinds, labels, limits, stop)
+    place = best = int(labels.first[-1])
+    if ended != ENDED or place < 0:
+        return None
+    while place >= 0:
+        best = place if labels.cpu[place] < labels.cpu[best] else best
+        place = int(labels.following[place])
+    return labels, best
+
+
+def _shape(hub: int, leaves: list[int], labels: Labels, place: int) -> Shape:
     """The joins of a chain of sets of leaves."""
 
-    def mask_of(number: int) -> int:
-        digits = []
-        for count in counts:
-            digits.append(number % (count + 1))
-            number //= count + 1
-        mask = 1 << hub
-        for leaf, g in zip(leaves, group, strict=True):
-            if digits[g]:
-                digits[g] -= 1
-                mask |= 1 << leaf
-        return mask
+    def mask_of(at: int) -> int:
+        return 1 << hub | sum(1 << leaves[k] for k in bits(int(labels.mask[at])))
 
     shape: Shape = {}
-    here = len(before) - 1
-    while here > 0:
-        whole, inner = mask_of(here), mask_of(before[here])
+    while (before := int(labels.before[place])) >= 0:
+        whole, inner = mask_of(place), mask_of(before)
         shape[whole] = sorted_inputs([inner, *(1 << i for i in bits(whole & ~inner))])
-        here = before[here]
+        place = before
     return shape

@@ -1,101 +1,218 @@
-"""The best plan of a star without a memory cap, compiled.
+"""The best plan of a star, within a cap on memory or without one, compiled.
 
-Problem: one hub, leaves that join the hub alone; the join tree of least CPU. Every connected set of two streams or more holds the hub, so a join has
-one input with the hub and single leaves beside it: a plan is a chain of growing sets of leaves.
-Method: a shortest path over such sets. Leaves with the same window are interchangeable but for their growth f = w·σ, by which a set's size
-changes when they join it; there is a best plan in which of two such leaves the one with the smaller f comes no later. For let b come before a
-with f_a ≤ f_b: with the two exchanged every set that is kept or made has the same streams, or a in place of b. It has the same pace then, and a size
-no larger; pipelines are begun at the same paces, and what keeping a leaf costs is the same in every join (`solvers.jtree.star` sees to that). So a
-set is as many leaves of each window, those of the smallest growths: 8³ sets instead of 2^20 for a star of 21 with three windows.
+Problem: one hub, leaves that join the hub alone; of all join trees that keep no more bytes than a cap the one of least CPU. Every connected set of
+two streams or more holds the hub, so a join has one input with the hub and single leaves beside it: a plan is a chain of growing sets of leaves.
+Method: sets by rising number, so that subsets come first, each with the labels (CPU, bytes) of its plans that no other beats. From each set the
+joins with sets of leaves are listed depth first, leaves by rising growth f = w·σ, by which a set grows when they join it: every pipeline visits them
+best in that order, since each of them may come next once the hub's set is visited (Ibaraki and Kameda's ranks). A leaf that comes last in it adds
+its own pipeline, and one step at the end of each of the others; all else stays as it is. So a join with one leaf more is priced in constant time,
+and costs no less: what is above the limit is cut off with all that follows. The cost of a join of two is `cost.pair_excess`.
 
-Guarantee: exact. Complexity: O(pairs of sets · leaves²).
+Few sets are enough where keeping a stream costs the same in every join (`Leaves.floors`). For let two leaves have the same window and tuples of the
+same bytes, let b come before a, and f_a ≤ f_b: with the two exchanged every set that is kept or made has the same streams, or a in place of b. It
+has the same pace then, and a size no larger; pipelines are begun at the same paces. So no leaf has to come before one like it of smaller growth
+(`after`): 8³ sets instead of 2^20 for a star of 21 with three windows.
+
+Guarantee: exact among the sets that `after` allows, and so, with floors, of all; told to stop, nothing. Complexity: O(pairs of such sets · labels of
+one); steps are counted, and the search ends at a count.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from solvers.jtree.compiled.compiling import Floats, Ints, released
+from solvers.jtree.compiled.compiling import Floats, Ints, compiled, released
+from solvers.jtree.compiled.cost import Weights, pair_excess, weighted
 
-__all__ = ["best_chain", "join_of_leaves"]
+__all__ = ["CUT_OFF", "ENDED", "NO_LABELS", "Labels", "Leaves", "chains_of_star", "extend", "grow", "join_room", "label", "label_room", "whole_cost"]
+
+ENDED, CUT_OFF, NO_LABELS = 0, 1, 2  # how it ended: all looked at, told to stop or work at its end, no room for labels
+
+
+class Leaves(NamedTuple):
+    """The leaves in the order in which pipelines visit them, and the hub."""
+
+    growth: Floats
+    """f: by how much a set of the hub's grows with it."""
+    pace: Floats
+    """1/T"""
+    tuples: Floats
+    after: Ints
+    """The leaf that has to be in a set before it; −1 where none has to."""
+    floors: Floats
+    """What keeping a leaf costs, and last, a tuple of a hub's set: the least in any join. Where there are none, each join's own."""
+    bytes: Floats
+    """Of a tuple."""
+    hub: Floats
+    """Its tuples, 1/T, and the bytes of a tuple."""
+    weights: Weights
+    """As `Ledger` has them: of what is above the base."""
+    base: float
+
+
+class Labels(NamedTuple):
+    """Plans of sets: what each costs, keeping the set included, the bytes that it keeps, the plan it grows from, the set, and its next plan."""
+
+    cpu: Floats
+    bytes: Floats
+    before: Ints
+    mask: Ints
+    following: Ints
+    first: Ints
+    """By set its first label; −1 where it has none."""
+    counts: Ints
+    """Labels, and work."""
+
+
+class Growing(NamedTuple):
+    """A join under way, by number of leaves: which leaf came last, their set, and the figures that the next leaf adds to."""
+
+    leaf: Ints
+    inside: Ints
+    figures: Floats
+    """[m]: the join's cost but for keeping the hub's set; Σ 1/T of the hub's set and the leaves; the product of all f; the sum of the products of
+    the first 0 to m − 1; the bytes of a tuple."""
 
 
 @released
-def join_of_leaves(size: float, pace: float, growth: Floats, paces: Floats, many: int) -> float:
-    """What the partial results of a join of a hub's set with the first `many` leaves, by rising growth, come to: size times pace, all pipelines."""
-    if many < 2:
-        return 0.0
-    total = 0.0
-    made = size
-    for k in range(many - 1):
-        made *= growth[k]
-        total += made * pace
-    for leaf in range(many):
-        made = size * growth[leaf]
-        part = made
-        left = many - 2
-        for k in range(many):
-            if left == 0:
-                break
-            if k != leaf:
-                made *= growth[k]
-                part += made
-                left -= 1
-        total += part * paces[leaf]
-    return total
+def label_room(n: int, most: int) -> Labels:
+    return Labels(
+        np.empty(most),
+        np.empty(most),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.full(1 << n, -1, np.int64),
+        np.zeros(2, np.int64),
+    )
 
 
 @released
-def best_chain(hub: Floats, growth: Floats, leaf_pace: Floats, group: Ints, counts: Ints, weights: Floats, stop: Ints) -> tuple[float, Ints]:
-    """The least excess, and for every set of leaves the set it grows from, −1 where none.
+def join_room(n: int) -> Growing:
+    return Growing(np.full(n + 1, -1, np.int64), np.zeros(n + 1, np.int64), np.zeros((n + 1, 5)))
 
-    `hub` are its tuples and its 1/T. Leaves are sorted by rising growth; `group` is the window of each, of which `counts` has the numbers.
-    A set is a number with a digit for each window. `weights`: what a partial result costs, and what a kept set does, per tuple.
+
+@compiled
+def label(labels: Labels, mask: int, cpu: float, held: float, before: int) -> bool:
+    """Note a plan of a set unless another is as good; those that it beats go. False where there is no room."""
+    cpus, bytes_, following, first = labels.cpu, labels.bytes, labels.following, labels.first
+    here = first[mask]
+    while here >= 0:
+        if cpus[here] <= cpu and bytes_[here] <= held:
+            return True
+        here = following[here]
+    last, here = -1, first[mask]
+    while here >= 0:
+        after = following[here]
+        if cpu <= cpus[here] and held <= bytes_[here]:
+            if last < 0:
+                first[mask] = after
+            else:
+                following[last] = after
+        else:
+            last = here
+        here = after
+    place = labels.counts[0]
+    if place == cpus.size:
+        return False
+    labels.counts[0] += 1
+    cpus[place], bytes_[place], labels.before[place], labels.mask[place] = cpu, held, before, mask
+    following[place] = first[mask]
+    first[mask] = place
+    return True
+
+
+@compiled
+def grow(star: Leaves, growing: Growing, m: int, leaf: int, size: float) -> None:
+    """Add a leaf to a join of a hub's set of this size with m leaves of no larger growth."""
+    weights, figures = star.weights, growing.figures
+    f, pace, tuples = star.growth[leaf], star.pace[leaf], star.tuples[leaf]
+    cost, paces, product, sums = figures[m, 0], figures[m, 1], figures[m, 2], figures[m, 3]
+    made = weights.join + weights.probe
+    # Everyone who has visited the others goes on to this leaf. What they have made so far is no longer the output, unless it is an input.
+    cost += size * product * paces * (made if m else weights.probe)
+    # Its own pipeline begins with the hub's set.
+    cost += pace * (weights.probe * tuples + made * size * f * sums)
+    cost += star.floors[leaf] if star.floors.size else weights.indexed * tuples * pace
+    growing.leaf[m + 1], growing.inside[m + 1] = leaf, growing.inside[m] | 1 << leaf
+    figures[m + 1, 0], figures[m + 1, 1], figures[m + 1, 2] = cost, paces + pace, product * f
+    figures[m + 1, 3], figures[m + 1, 4] = sums + product, figures[m, 4] + star.bytes[leaf]
+
+
+@compiled
+def whole_cost(star: Leaves, growing: Growing, m: int, size: float, pace: float) -> float:
+    """What the join of a hub's set with m leaves costs."""
+    weights, leaf = star.weights, growing.leaf[1]
+    if star.floors.size:
+        return float(growing.figures[m, 0] + star.floors[-1] * size * pace)
+    if m == 1:
+        return pair_excess(size, pace, star.tuples[leaf], star.pace[leaf], True, weights)
+    return float(growing.figures[m, 0] + weights.indexed * size * pace)
+
+
+@compiled
+def extend(labels: Labels, s: int, whole: int, cost: float, held: float, limits: Floats) -> bool:
+    """Extend all plans of a set by a join. False where there is no room."""
+    cpu, bytes_, following, counts = labels.cpu, labels.bytes, labels.following, labels.counts
+    here = labels.first[s]
+    while here >= 0:
+        counts[1] += 1
+        if (
+            cpu[here] + cost <= limits[0]
+            and bytes_[here] + held <= limits[1]
+            and not label(labels, whole, cpu[here] + cost, bytes_[here] + held, here)
+        ):
+            return False
+        here = following[here]
+    return True
+
+
+@released
+def chains_of_star(star: Leaves, labels: Labels, limits: Floats, stop: Ints) -> int:
+    """Fill the labels of all sets with plans within limits of CPU and bytes, and say how it ended. A plan's CPU is its excess, as in `Ledger`.
+
+    `stop`: whether to stop, and how much work is allowed.
     """
-    groups = counts.size
-    total = 1
-    for g in range(groups):
-        total *= counts[g] + 1
-    n = growth.size
-    rank = np.empty(n, np.int64)  # which of its window's leaves each is
-    seen = np.zeros(groups, np.int64)
-    for k in range(n):
-        rank[k] = seen[group[k]]
-        seen[group[k]] += 1
-    digits = np.zeros((total, groups), np.int64)
-    sizes, paces = np.empty(total), np.empty(total)
-    for s in range(total):
-        rest = s
-        for g in range(groups):
-            digits[s, g] = rest % (counts[g] + 1)
-            rest //= counts[g] + 1
-        sizes[s], paces[s] = hub[0], hub[1]
-        for k in range(n):
-            if rank[k] < digits[s, group[k]]:
-                sizes[s] *= growth[k]
-                paces[s] += leaf_pace[k]
-    least, before = np.full(total, np.inf), np.full(total, -1, np.int64)
-    least[0] = 0.0
-    added, added_pace = np.empty(n), np.empty(n)
-    for s in range(total):
-        if stop[0]:
-            break
-        # A set's number is larger than those of all its subsets.
-        here = least[s] + (weights[1] * sizes[s] * paces[s] if s else 0.0)
-        if here >= least[total - 1]:
+    n, every = star.growth.size, (1 << star.growth.size) - 1
+    growing = join_room(n)
+    figures, inside, counts = growing.figures, growing.inside, labels.counts
+    label(labels, 0, 0.0, 0.0, -1)
+    for s in range(every):
+        if labels.first[s] < 0:
             continue
-        for t in range(s + 1, total):
-            inside = True
-            for g in range(groups):
-                inside &= digits[t, g] >= digits[s, g]
-            if not inside:
+        size, pace, width, least = star.hub[0], star.hub[1], star.hub[2], np.inf
+        for k in range(n):
+            if s >> k & 1:
+                size, pace, width = size * star.growth[k], pace + star.pace[k], width + star.bytes[k]
+        here = labels.first[s]
+        while here >= 0:
+            least = min(least, labels.cpu[here])
+            here = labels.following[here]
+        figures[0, 0], figures[0, 1], figures[0, 2], figures[0, 3], figures[0, 4] = 0.0, pace, 1.0, 0.0, width
+        m, leaf = 0, 0
+        while m >= 0:
+            counts[1] += 1
+            if leaf == n:
+                leaf = growing.leaf[m] + 1
+                m -= 1
                 continue
-            many = 0
-            for k in range(n):
-                if digits[s, group[k]] <= rank[k] < digits[t, group[k]]:
-                    added[many], added_pace[many] = growth[k], leaf_pace[k]
-                    many += 1
-            cost = here + weights[0] * join_of_leaves(sizes[s], paces[s], added, added_pace, many)
-            if cost < least[t]:
-                least[t], before[t] = cost, s
-    return least[total - 1], before
+            if stop[0] or counts[1] > stop[1]:
+                return CUT_OFF
+            before = star.after[leaf]
+            if s >> leaf & 1 or (before >= 0 and not (s | inside[m]) >> before & 1):
+                leaf += 1
+                continue
+            grow(star, growing, m, leaf, size)
+            whole, cost, held = s | inside[m + 1], whole_cost(star, growing, m + 1, size, pace), 0.0
+            if whole != every:
+                made = size * figures[m + 1, 2]
+                cost += weighted(star.weights.join + star.base, made * figures[m + 1, 1])
+                held = made * figures[m + 1, 4]
+            if least + cost <= limits[0] and not extend(labels, s, whole, cost, held, limits):
+                return NO_LABELS
+            if least + figures[m + 1, 0] <= limits[0]:
+                m += 1
+            leaf += 1
+    return ENDED
