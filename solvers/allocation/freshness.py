@@ -35,7 +35,18 @@ from solvers.common.tolerances import ROUNDING
 from solvers.cover.greedy import CoverPath, greedy_cover
 from solvers.model.graph import bits
 
-__all__ = ["Refresh", "ages", "cover_shares", "cpu_of", "greedy_shares", "joint_shares", "least_cost_stays", "most_results", "residences", "split_tolerance"]
+__all__ = [
+    "Refresh",
+    "ages",
+    "cover_shares",
+    "cpu_of",
+    "greedy_shares",
+    "joint_shares",
+    "least_cost_stays",
+    "most_results",
+    "residences",
+    "split_tolerance",
+]
 
 PRECISION = 1e-5  # of the least CPU
 BARRIER_GROWTH = 50.0  # times heavier, from one barrier to the next: half a dozen of them reach PRECISION

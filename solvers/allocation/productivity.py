@@ -214,8 +214,8 @@ class KnownJoins:
     def _least(self, inputs: Inputs) -> _Added:
         """What a join of these inputs adds at least, without ordering its probes.
 
-        Every pipeline makes the join's results; before them, where there are three inputs or more, a partial result, at least the smallest that is one
-        input more; and what it makes goes on to a probe. An input is kept in the cheaper of two ways. Scans come on top.
+        Every pipeline makes the join's results; before them, where there are three inputs or more, a partial result, at least the smallest with one
+        input more, which goes on to a probe. An input is kept in the cheaper of two ways. Scans come on top.
         """
         if inputs not in self._leasts:
             model, costs, graph = self._model, self._model.costs, self._model.graph

@@ -22,6 +22,7 @@ from solvers.jtree.search import ALL_TREES, Found, Lacking, Problem, staircase, 
 from solvers.model.cost import CostModel
 from solvers.model.point import Caps, Point, point_of
 from solvers.model.sensitivity import headroom
+from solvers.model.tree import Tree
 
 Answered = tuple[tuple[Point, ...], bool]
 """Plans, and whether they are the complete answer."""
@@ -87,6 +88,13 @@ def most_headroom(problem: Problem, solver: AnySolver, deadline: Deadline, today
     asking = replace(problem, objective=Objective.MAX_HEADROOM)
     factor, here, rising = 1.0, solver, False
     met: list[Point] = []
+    borne: dict[Tree, float] = {}
+
+    def factor_of(point: Point) -> float:
+        if point.tree not in borne:
+            borne[point.tree] = objective_value(asking, point)
+        return borne[point.tree]
+
     while True:
         points, complete = today if here is solver and today else here.points(caps, LEAST_LOAD, deadline)
         met += [point if here is solver else point_of(model, point.tree) for point in points]
@@ -97,6 +105,8 @@ def most_headroom(problem: Problem, solver: AnySolver, deadline: Deadline, today
         if gain is None:
             factor = math.inf
             break
+        if here is solver:
+            borne[least.tree] = gain
         if rising and (gain <= 1.0 + AT_A_CAP or factor * gain <= factor):  # a factor below 1e-308 has few digits and may not rise any more
             break
         if gain > 0.0:
@@ -109,8 +119,8 @@ def most_headroom(problem: Problem, solver: AnySolver, deadline: Deadline, today
                 factor = 0.0
                 break
         here = solver.of(CostModel(graph.scaled(factor), model.costs, None if chosen_anew else model))
-    best = min(met, key=lambda point: (-objective_value(asking, point), point.cpu, point.memory_bytes, structure_key(point.tree)))
-    value = objective_value(asking, best)
+    best = min(met, key=lambda point: (-factor_of(point), point.cpu, point.memory_bytes, structure_key(point.tree)))
+    value = factor_of(best)
     if not math.isfinite(factor):
         return Found(best, staircase(met), Proof.OPTIMAL, None, ALL_TREES)
     proof = Proof.OPTIMAL if value >= factor * (1.0 - ROUNDING) else Proof.BOUNDED

@@ -397,7 +397,7 @@ class JoinGraph:
         return "⋈".join(sorted(self.names[i] for i in bits(mask)))
 
     def scaled(self, factor: float) -> JoinGraph:
-        """The same graph with all rates multiplied by `factor`."""
+        """The same graph with all rates multiplied by `factor`. What does not depend on rates both graphs share, and fill."""
         graph = JoinGraph(
             names=self.names,
             rates=tuple(rate * factor for rate in self.rates),
@@ -408,7 +408,6 @@ class JoinGraph:
             edges=self.edges,
             observed=self.observed,
             offers=self.offers,
-            # What follows does not depend on rates: both graphs fill it.
             _hashed_to=self._hashed_to,
             _between=self._between,
             _factors=self._factors,
