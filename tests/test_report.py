@@ -15,18 +15,20 @@ import pytest
 from spark_adapter.stem.shares import choose_grid
 from tests.bench import report
 from tests.bench.bench_caches import TABLE_2
-from tests.bench.bench_stem import CHAIN, request_of
-from tests.bench.bench_truth import spearman
+from tests.bench.bench_stem import CHAIN, Flow, request_of, shaped
+from tests.bench.bench_truth import BATCH, MEASURED, spearman
 from tests.bench.evidence import AGREES, DIFFERS, IN_KIND, Claim, Figure, Findings, NotAtHandError, Part, Section, Table, line, load
 from tests.bench.evidence_operator import PAIRS, Values
 from tests.bench.evidence_page import written
+from tests.bench.evidence_peers import QUERIES, _row, flink_job
 from tests.bench.evidence_scale import placed
 from tests.bench.operator_paper5 import held_back
 from tests.bench.quoted import quotable, quotes_in, renewed
 from tests.bench.redistributing import filled
 from tests.bench.svg import Chart, svg_of
-from tests.bench.watched import BEGIN, END, FailedError, watched
-from tests.spark_adapter.in_process import Stretch, arrivals, cut
+from tests.bench.truth_terms import steps_seen
+from tests.bench.watched import BEGIN, END, FailedError, Watched, watched
+from tests.spark_adapter.in_process import InProcess, Stretch, arrivals, cut
 
 DOCS = report.ROOT / "docs"
 WIDEST = 100  # characters of a row with figures alone; more is no table for a phone
@@ -221,3 +223,29 @@ def test_what_is_watched_ends_by_itself_or_fails_with_what_it_printed(tmp_path: 
     assert found.ended and found.cpu > 0.0
     with pytest.raises(FailedError, match="no such luck"):
         watched([sys.executable, "-c", "raise SystemExit('no such luck')"], 60.0, tmp_path, tmp_path / "log", {})
+
+
+def test_of_a_peer_that_was_ended_the_page_says_more_than() -> None:
+    ended, broken_off = (Watched(ended, 10.0, 30.0, 2e9, 5e6) for ended in (True, False))
+    assert _row("peer", ended, 1000.0, 10.0) == ["peer", "100", "30", "3.0", "2,000", "5"]
+    assert _row("peer", broken_off, 1000.0, 10.0) == ["peer", "< 100", "> 30", "> 3.0", "> 2,000", "> 5"]
+
+
+def test_flink_is_given_one_bound_on_event_times_a_join_and_all_windows() -> None:
+    for query in QUERIES.values():
+        text = flink_job(Path("rows"), Path("out"), query, list(query.flows))["query"]
+        n = len(query.flows)
+        assert text.count(".ts BETWEEN") == text.count(" JOIN ") == n - 1
+        assert text.count(" BETWEEN ") == n * (n - 1) // 2
+        assert all(predicate in text for predicate in query.predicates)
+
+
+def test_steps_that_were_seen_make_the_results_and_count_pieces_by_the_window() -> None:
+    flows = {name: Flow(50.0, 2 * BATCH, {"x": 10}) for name in "ab"}
+    plan = shaped(request_of(flows, ["a.x = b.x"]), [("join-1", ["a", "b"], {})])
+    one = InProcess(plan)
+    one.run(cut(arrivals({name: [Stretch((MEASURED + 3) * BATCH, flow.rate, flow.values)] for name, flow in flows.items()}), BATCH))
+    seen = list(steps_seen(plan, one))
+    assert [step.counts["piece"] for step in seen] == [3.0, 3.0]
+    assert [step.counts["probe"] for step in seen] == [50.0 * BATCH] * 2
+    assert sum(step.counts["join"] for step in seen) == pytest.approx(sum(batch.results for batch in one.batches[-MEASURED:]) / MEASURED, rel=0.05)

@@ -35,7 +35,7 @@ WHY = (
     "a batch inputs are worked off one after the other, and a later one finds rows that are newer than its own, so that its pipeline "
     "makes more partial "
     "results than the contract's share, and an earlier one's less. And a batch costs something without a row, which the line `+ batches` adds by the "
-    "calibration. How much each explains was not separated. A price per stream that a joined row is made of was tried as a third: fitted "
+    "calibration; the last part takes it apart by step and piece. A price per stream that a joined row is made of was tried as a third: fitted "
     "to the runs of the "
     "calibration it came out as 0, so that it was left out. One round was run on a machine that others used, and the same work took up to "
     "twice the CPU there."
