@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from solvers.jtree.compiled.cached_families import Looking, cached_ways_out, least_of_cached_family, look_between, looking_room, relaxed_pipelines
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, released
 from solvers.jtree.compiled.cost import weighted
-from solvers.jtree.compiled.kept import TAKEN, WORK, Kept, Streams, as_input, between, keeping, kept_cost, offer, smallest_beside
+from solvers.jtree.compiled.kept import TAKEN, WORK, Kept, Streams, as_input, between, keeping, kept_cost, keys_between, missing, offer, smallest_beside
 from solvers.jtree.compiled.sets import lowest
 
 __all__ = [
@@ -64,6 +65,8 @@ class Family(NamedTuple):
     hashed: Ints
     rows: Floats
     """[k, c]: the selectivity between block k and candidate c; infinity where no predicate joins them."""
+    firsts: Floats
+    """[k, c]: what the join of the two counts for as the candidate's first partial result."""
     listed: Ints
     """The candidates."""
     out: Ints
@@ -85,15 +88,18 @@ class Family(NamedTuple):
     leaving: Ints
     best: Ints
     factor: Floats
+    looking: Looking
+    """Room for what caches change, where they are allowed."""
     wide: Floats
     """One figure: what joins of more than MOST_BLOCKS blocks cost at least, of those that were met."""
 
 
 @released
-def family_room(most: int, words: int) -> Family:
+def family_room(most: int, words: int, cached: bool = False) -> Family:
     """Room for families from up to `most` candidates."""
     m, unions = MOST_BLOCKS + 1, 1 << MOST_BLOCKS
     frames = most + MOST_BLOCKS + 2
+    looking = looking_room(most if cached else 0, m, unions)
     return Family(
         chosen=np.zeros(m, np.int64),
         union=np.zeros((m + 1, words), np.int64),
@@ -105,6 +111,7 @@ def family_room(most: int, words: int) -> Family:
         beside=np.zeros(m, np.int64),
         hashed=np.zeros(m, np.int64),
         rows=np.empty((m, most)),
+        firsts=np.empty((m, most)),
         listed=np.empty(most, np.int64),
         out=np.zeros(most, np.int64),
         usable=np.zeros(most, np.bool_),
@@ -120,6 +127,7 @@ def family_room(most: int, words: int) -> Family:
         leaving=np.empty(unions, np.int64),
         best=np.empty(unions, np.int64),
         factor=np.empty(unions),
+        looking=looking,
         wide=np.full(1, np.inf),
     )
 
@@ -192,7 +200,8 @@ def candidates(kept: Kept, streams: Streams, family: Family, a: int, limit: floa
             continue
         first = smallest_beside(kept, b, limit - own[a] - own[b])
         if beside:
-            first = min(first, kept.size[a] * kept.size[b] * between(streams, mask, a, b))
+            from_b = keys_between(streams, mask, a, b)[1]
+            first = min(first, kept.size[a] * kept.size[b] * between(streams, mask, a, b) * missing(kept, b, from_b))
         if floor + own[b] + made * kept.pace[b] * first <= limit:
             family.listed[many] = b
             many += 1
@@ -215,8 +224,9 @@ def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many
             hashable |= equal[other, w] & mask[b, w]
         family.beside[k] &= (1 << m) - 1
         family.hashed[k] &= (1 << m) - 1
-        both = np.inf
+        one, two = np.inf, np.inf
         if adjacent:
+            family.looking.keys[k, m], family.looking.keys[m, k] = keys_between(streams, mask, other, b)
             family.cross[k, m] = family.cross[m, k] = between(streams, mask, other, b)
             both = size[other] * size[b] * family.cross[k, m]
             grown *= family.cross[k, m]
@@ -225,8 +235,9 @@ def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many
             if hashable:
                 family.hashed[k] |= 1 << m
                 family.hashed[m] |= 1 << k
-        family.inside[m + 1, k] = min(family.inside[m, k], both)
-        nearest = min(nearest, both)
+            one, two = both * missing(kept, other, family.looking.keys[k, m]), both * missing(kept, b, family.looking.keys[m, k])
+        family.inside[m + 1, k] = min(family.inside[m, k], one)
+        nearest = min(nearest, two)
     family.inside[m + 1, m] = nearest
     family.size[m + 1] = grown * (family.size[m] if m else 1.0)
     family.total[m + 1] = kept.own[b] + (family.total[m] if m else 0.0)
@@ -241,7 +252,10 @@ def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many
         for w in range(words):
             adjacent |= around[other, w] & mask[b, w]
             meets |= mask[other, w] & mask[b, w]
-        row[c] = between(streams, mask, b, other) if adjacent and not meets else np.inf
+        row[c], family.firsts[m, c] = np.inf, np.inf
+        if adjacent and not meets:
+            row[c] = between(streams, mask, b, other)
+            family.firsts[m, c] = size[b] * size[other] * row[c] * look_between(kept, streams, family, m, c)
 
 
 @released
@@ -307,8 +321,7 @@ def list_usable(kept: Kept, family: Family, m: int, many: int, limit: float, mad
             # Its first partial result is its join with a block or with another candidate, which has to be paid for as well.
             first = smallest_beside(kept, b, left - kept.own[b])
             for k in range(m):
-                if family.rows[k, c] < np.inf:
-                    first = min(first, kept.size[b] * kept.size[family.chosen[k]] * family.rows[k, c])
+                first = min(first, family.firsts[k, c])
             family.low[c] = kept.own[b] + made * kept.pace[b] * first
     return some
 
@@ -332,9 +345,9 @@ def most_wanted(kept: Kept, family: Family, m: int, many: int) -> int:
 
 
 @released
-def branch(kept: Kept, family: Family, depth: int, many: int, limit: float, made: float) -> None:
+def branch(kept: Kept, streams: Streams, family: Family, depth: int, many: int, limit: float) -> None:
     """Open branching number `depth`: on which candidate, if any larger family than this one may be within the limit."""
-    m = family.blocks_at[depth]
+    m, made = family.blocks_at[depth], streams.weights.join + streams.weights.probe
     family.tried[depth], family.about[depth] = 0, -1
     kept.counts[WORK] += 1 + many * (m + 1) // LISTED_AT_ONCE
     if not list_usable(kept, family, m, many, limit, made):
@@ -343,8 +356,12 @@ def branch(kept: Kept, family: Family, depth: int, many: int, limit: float, made
     changed, least = True, 0.0
     kept.counts[WORK] += (np.sum(family.usable[:many]) + m << m) // SCANNED
     while changed:
-        ways_out(kept, family, m, many)
-        least = least_of_family(kept, family, m, made)
+        if streams.keys.allowed:
+            cached_ways_out(kept, family, m, many)
+            least = least_of_cached_family(kept, family, m, made)
+        else:
+            ways_out(kept, family, m, many)
+            least = least_of_family(kept, family, m, made)
         changed = False
         for c in range(many):
             if family.usable[c] and least + family.low[c] > limit:
@@ -369,7 +386,10 @@ def price(kept: Kept, streams: Streams, family: Family, m: int, limit: float) ->
     after = kept_cost(streams, family.union[m], family.size[m] * pace)
     if cost + after > limit:
         return True
-    cost = family.total[m] + after + pipelines(kept, streams, family, m)
+    probes = pipelines(kept, streams, family, m)
+    if streams.keys.allowed:
+        probes = relaxed_pipelines(kept, streams, family, m, probes, limit - family.total[m] - after)
+    cost = family.total[m] + after + probes
     for k in range(m):
         b = family.chosen[k]
         keep = streams.weights.indexed if family.hashed[k] else streams.weights.append
@@ -384,11 +404,10 @@ def joins_with(kept: Kept, streams: Streams, family: Family, a: int, limit: floa
     many = candidates(kept, streams, family, a, limit) if kept.own[a] <= limit else 0
     if many < 2:
         return DONE
-    made = streams.weights.join + streams.weights.probe
     add_block(kept, streams, family, 0, a, many)
     depth, status = 1, DONE
     family.blocks_at[1] = 1
-    branch(kept, family, 1, many, limit, made)
+    branch(kept, streams, family, 1, many, limit)
     while depth:
         m, c = family.blocks_at[depth], family.about[depth]
         family.tried[depth] += 1
@@ -410,6 +429,6 @@ def joins_with(kept: Kept, streams: Streams, family: Family, a: int, limit: floa
             family.out[c] = depth
         depth += 1
         family.blocks_at[depth] = m
-        branch(kept, family, depth, many, limit, made)
+        branch(kept, streams, family, depth, many, limit)
     family.out[:many] = 0
     return status

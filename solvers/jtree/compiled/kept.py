@@ -14,7 +14,8 @@ import numpy as np
 
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, released
 from solvers.jtree.compiled.cost import Weights, weighted
-from solvers.jtree.compiled.sets import lowest
+from solvers.jtree.compiled.key_classes import KeyClasses, rarest_key
+from solvers.jtree.compiled.sets import MAX_BITS, lowest
 
 __all__ = [
     "COUNT",
@@ -29,6 +30,9 @@ __all__ = [
     "is_all",
     "keeping",
     "kept_cost",
+    "keys_between",
+    "look_at_keys",
+    "missing",
     "note",
     "offer",
     "place_of_set",
@@ -39,7 +43,7 @@ __all__ = [
     "start",
 ]
 
-WORD = 62  # streams of a machine word, with a sign
+WORD = MAX_BITS  # streams of a machine word
 COUNT, TAKEN, STEPS, LISTED, HEAPED, WORK = 0, 1, 2, 3, 4, 5  # places of `Kept.counts`
 _MIXED = 0x1E3779B97F4A7C15  # odd, spreads neighbouring sets over the table
 
@@ -60,6 +64,8 @@ class Streams(NamedTuple):
     """As `Ledger` has them: of what is above the base."""
     base: float
     """The least of keeping a tuple."""
+    keys: KeyClasses
+    """What caches are looked up by, where they are allowed."""
 
 
 class Kept(NamedTuple):
@@ -75,6 +81,8 @@ class Kept(NamedTuple):
     """The least excess of making it and keeping it, so far; final once it is taken."""
     own: Floats
     """`as_input` of a set that is taken."""
+    rarest: Floats
+    """Of a set that is taken: the fewest new keys a second of a cache that is looked up by it; infinity where there are no caches."""
     taken: Flags
     order: Ints
     """The sets that are taken, by rising cost."""
@@ -106,6 +114,7 @@ def room_of(most: int, words: int) -> Kept:
         pace=np.empty(most),
         least=np.empty(most),
         own=np.empty(most),
+        rarest=np.full(most, np.inf),
         taken=np.zeros(most, np.bool_),
         order=np.empty(most, np.int64),
         made_of=np.full(most, -1, np.int64),
@@ -166,6 +175,25 @@ def between(streams: Streams, mask: Ints, a: int, b: int) -> float:
                 if mask[a, j // WORD] >> (j % WORD) & 1:
                     product *= selectivity[e]
     return product
+
+
+@compiled
+def keys_between(streams: Streams, mask: Ints, a: int, b: int) -> tuple[float, float]:
+    """At least so many new keys a second has a lookup by what A has, of a run with B in it; and the other way round. Infinity where there are none."""
+    keys = streams.keys
+    if not keys.allowed:
+        return np.inf, np.inf
+    from_a, from_b = 0.0, 0.0
+    for w in range(mask.shape[1]):
+        left = mask[b, w]
+        while left:
+            i = w * WORD + lowest(left)
+            left &= left - 1
+            for e in range(keys.first_predicate[i], keys.first_predicate[i + 1]):
+                j = keys.ends[e]
+                if mask[a, j // WORD] >> (j % WORD) & 1:
+                    from_a, from_b = max(from_a, keys.new_there[e]), max(from_b, keys.new_here[e])
+    return from_a, from_b
 
 
 @compiled
@@ -253,6 +281,20 @@ def as_input(kept: Kept, streams: Streams, s: int) -> float:
     """What a set costs at least as an input of a join of three or more: with all below it, kept, sent to its first probe."""
     rate = kept.size[s] * kept.pace[s]
     return float(kept.least[s] + weighted(keeping(kept, streams, s) + streams.weights.probe, rate))
+
+
+@compiled
+def look_at_keys(kept: Kept, streams: Streams, s: int) -> None:
+    """Work out by how rare a key a set may look caches up, where there are any."""
+    if streams.keys.allowed:
+        kept.rarest[s] = rarest_key(streams.keys, kept.mask[s])
+
+
+@compiled
+def missing(kept: Kept, s: int, new_keys: float) -> float:
+    """The share of a set's lookups that miss at least, where so many of their keys are new a second."""
+    lookups = kept.size[s] * kept.pace[s]
+    return float(min(1.0, max(new_keys, kept.rarest[s]) / lookups)) if lookups > 0.0 else 1.0
 
 
 @compiled
