@@ -12,7 +12,6 @@ sizes are no products, or there are tables, nothing is said. Complexity: exponen
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +24,6 @@ from solvers.jtree.compiled.kept import COUNT, TAKEN, WORD, WORK, Kept, Streams,
 from solvers.jtree.compiled.key_classes import KeyClasses, no_key_classes
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.search import Shape, sorted_inputs
-from solvers.model.attributes import Attribute, Attributes
 from solvers.model.graph import bits
 
 __all__ = ["Cheapest", "cheapest", "streams_of"]
@@ -57,62 +55,9 @@ class Cheapest:
     """Whether the clock ended it, not its work."""
 
 
-def key_classes(attributes: Attributes, update: float) -> KeyClasses:
-    """What caches may be looked up by; `update` is what a tuple that is put into one costs."""
-    graph = attributes.graph
-    n = len(graph)
-    root = {a: a for left, right, equality in attributes.sides if equality for a in (left, right)}
-
-    def first(a: Attribute) -> Attribute:
-        while root[a] != a:
-            root[a] = a = root[root[a]]
-        return a
-
-    predicates: list[list[tuple[int, Attribute | None]]] = [[] for _ in range(n)]
-    for left, right, equality in attributes.sides:
-        if equality:
-            low, high = sorted((first(left), first(right)))
-            root[high] = low
-        for a, b in ((left, right), (right, left)):
-            predicates[a[0]].append((b[0], a if equality else None))
-    number = {a: k for k, a in enumerate(sorted({first(a) for a in root}))}
-    # Parts of a key that have less than one value make it rarer than its rarest part: all of them count, whatever the key.
-    scarce = math.prod(min(1.0, attributes.distinct[a]) for a in root)
-    new_values: list[dict[int, float]] = [{} for _ in range(n)]
-    for a in root:
-        values, here = new_values[a[0]], number[first(a)]
-        values[here] = min(values.get(here, math.inf), scarce * attributes.distinct[a] / graph.window_seconds[a[0]])
-
-    by_class: dict[int, list[tuple[float, int]]] = {}
-    for a in root:
-        by_class.setdefault(number[first(a)], []).append((attributes.distinct[a] / graph.window_seconds[a[0]], a[0]))
-    for listed in by_class.values():
-        listed.sort()
-
-    def slowest(a: Attribute | None, other: int) -> float:
-        """The least new values a second of an attribute's class in all streams but one."""
-        return math.inf if a is None else next(value for value, stream in by_class[number[first(a)]] if stream != other)
-
-    return KeyClasses(
-        allowed=True,
-        first=np.cumsum([0, *map(len, new_values)], dtype=np.int64),
-        class_of=np.array([k for values in new_values for k in values], np.int64),
-        new_values=np.array([value for values in new_values for value in values.values()], np.float64),
-        first_predicate=np.cumsum([0, *map(len, predicates)], dtype=np.int64),
-        ends=np.array([b for listed in predicates for b, _ in listed], np.int64),
-        predicate_class=np.array([-1 if a is None else number[first(a)] for listed in predicates for _, a in listed], np.int64),
-        new_here=np.array([scarce * slowest(a, b) for listed in predicates for b, a in listed], np.float64),
-        new_there=np.array([scarce * slowest(a, i) for i, listed in enumerate(predicates) for _, a in listed], np.float64),
-        update=update,
-        listed=np.empty(n, np.int64),
-        owner=np.full(n, -1, np.int64),
-        least=np.empty(len(number)),
-    )
-
-
-def streams_of(ledger: Ledger, attributes: Attributes | None = None) -> Streams:
-    """The graph for compiled code; with attributes for a search with caches."""
-    graph, costs = ledger.model.graph, ledger.model.costs
+def streams_of(ledger: Ledger, keys: KeyClasses | None = None) -> Streams:
+    """The graph for compiled code; with what caches are looked up by for a search that allows them."""
+    graph = ledger.model.graph
     n = len(graph)
     words = -(-n // WORD)
     near, equal = np.zeros((n + 1, words), np.int64), np.zeros((n + 1, words), np.int64)
@@ -134,14 +79,15 @@ def streams_of(ledger: Ledger, attributes: Attributes | None = None) -> Streams:
         pace=1.0 / np.array(graph.window_seconds, np.float64),
         weights=ledger.weights,
         base=ledger.base,
-        keys=key_classes(attributes, costs.insert + costs.delete) if attributes else no_key_classes(n),
+        keys=keys or no_key_classes(n),
     )
 
 
-def cheapest(ledger: Ledger, known: float, deadline: Deadline, share: float = 1.0, bound: float = 0.0, attributes: Attributes | None = None) -> Cheapest:
+def cheapest(ledger: Ledger, known: float, deadline: Deadline, share: float = 1.0, bound: float = 0.0, keys: KeyClasses | None = None) -> Cheapest:
     """A bound of the least excess, and plans that may be better than the known one, which has this excess. It takes a share of the time.
 
-    `bound` is what was proven before, 0 where nothing was.
+    `bound` is what was proven before, 0 where nothing was. With `keys`, joins of three or more cost what they do at least with any caches
+    (`compiled.cached_families`), so that no plan with caches has less than the bound either; plans are still plans without.
     """
     graph, costs = ledger.model.graph, ledger.model.costs
     plain = not (graph.observed or graph.tables or ledger.model.choices is not None or len(graph.components) > 1)
@@ -149,7 +95,8 @@ def cheapest(ledger: Ledger, known: float, deadline: Deadline, share: float = 1.
         return Cheapest(0.0, ())
     seconds = min(deadline.granted * share, MOST_SECONDS)
     searching = deadline.share(share)
-    search = _Search(ledger, streams_of(ledger, attributes), int(min(MOST_SETS, SETS_PER_SECOND * max(seconds, 0.1))), searching)
+    most = min(MOST_SETS, int(SETS_PER_SECOND * max(seconds, 0.1)), 1 << min(len(graph), WORD))
+    search = _Search(ledger, streams_of(ledger, keys), most, searching)
     work = int(STEPS_PER_SECOND * seconds)
     search.bound, proven, too_much = bound, False, known
     if bound == 0.0 or bound > NEAR * known:

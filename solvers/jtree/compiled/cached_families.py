@@ -30,10 +30,29 @@ from solvers.jtree.compiled.sets import lowest
 if TYPE_CHECKING:
     from solvers.jtree.compiled.families import Family
 
-__all__ = ["MOST_LOOKED_UP", "Lookups", "cached_pipelines", "family_keys", "least_of_cached_family", "least_of_pipeline", "lookups_from", "paced_sizes", "relaxed_pipelines", "worthwhile"]
+__all__ = [
+    "Looking",
+    "Lookups",
+    "cached_pipelines",
+    "cached_ways_out",
+    "family_keys",
+    "keys_of_segment",
+    "least_of_cached_family",
+    "least_of_pipeline",
+    "look_between",
+    "looking_room",
+    "lookups_from",
+    "most_saved",
+    "paced_sizes",
+    "paths",
+    "relaxed_pipelines",
+    "shared",
+    "total_of",
+]
 
-MOST_LOOKED_UP = 8  # blocks of a join whose lookups are gone through one by one: 6,561 of them
-LOOKED_UP_AT_ONCE = 16  # that count as one step of work
+MOST_LOOKED_UP = 11  # blocks of a join whose lookups are gone through one by one: 177,147 of them
+MOST_KEPT = 6  # of a join of which it is asked for each union what it takes to keep caches up to date by it
+LOOKED_UP_AT_ONCE = 4  # that count as one step of work
 
 
 class Looking(NamedTuple):
@@ -127,22 +146,22 @@ def family_keys(kept: Kept, keys: KeyClasses, family: Family, m: int) -> Lookups
             connected[u] = connected[before] and family.reaches[before] & left & -left != 0
             left &= left - 1
     return Lookups(
-        one[:found], other[:found], number[:found] >= 0, new_values, connected, pace, np.empty(unions), np.empty(unions), np.full(unions, np.inf)
+        one[:found], other[:found], number[:found] >= 0, new_values, connected, pace, np.empty(unions), np.empty(unions), np.zeros(unions)
     )
 
 
 @compiled
-def lookups_from(streams: Streams, family: Family, lookups: Lookups, m: int, u: int) -> bool:
-    """Fill in what can be looked up from one union: the runs from it, and the new keys of the segments. Whether there is any."""
-    full = (1 << m) - 1
+def lookups_from(streams: Streams, family: Family, lookups: Lookups, u: int, within: int) -> bool:
+    """Fill in what can be looked up from one union inside another: the runs from it, and the new keys of the segments. Whether there is any."""
     run, new_keys, sizes = lookups.run, lookups.new_keys, family.sizes
     scan, made = streams.weights.scan, streams.weights.join + streams.weights.probe
+    rest, segment, some = within & ~u, 0, False
     run[u] = 0.0
-    for union in range(u + 1, full + 1):
-        if union & u != u:
-            continue
+    while segment != rest:
+        segment = (segment - rest) & rest  # the next larger one
+        union = u | segment
         run[union] = np.inf
-        left = union & ~u
+        left = segment
         while left:
             k = lowest(left)
             left &= left - 1
@@ -152,108 +171,157 @@ def lookups_from(streams: Streams, family: Family, lookups: Lookups, m: int, u: 
                 if scan != 0.0 and not family.hashes[before] >> k & 1:
                     step += scan * (sizes[before] * sizes[1 << k])
                 run[union] = min(run[union], step)
-    some = False
-    segment = full & ~u
-    while segment:
         new_keys[segment] = -1.0
-        if segment & (segment - 1) and lookups.connected[segment] and lookups.share[segment] >= 0.0:
-            for p in range(lookups.one.size):
-                one, other = lookups.one[p], lookups.other[p]
-                if not ((u >> one & 1 and segment >> other & 1) or (u >> other & 1 and segment >> one & 1)):
-                    continue
-                if not lookups.possible[p]:
-                    new_keys[segment] = -1.0
-                    break
-                least = np.inf
-                for k in range(m):
-                    if u >> k & 1:
-                        least = min(least, lookups.new_values[p, k])
-                new_keys[segment] = max(new_keys[segment], least)
+        if segment & (segment - 1) and lookups.connected[segment] and lookups.share[segment] >= 0.0 and run[union] < np.inf:
+            new_keys[segment] = keys_of_segment(lookups, u, segment)
             some |= new_keys[segment] >= 0.0
-        segment = (segment - 1) & ~u & full
     return some
 
 
 @compiled
-def worthwhile(kept: Kept, streams: Streams, family: Family, lookups: Lookups, m: int) -> bool:
-    """Which segments a cache could pay for, and what a lookup of each pays for upkeep at least. Whether there are any."""
+def keys_of_segment(lookups: Lookups, u: int, segment: int) -> float:
+    """At least so many new keys a second has a lookup of the segment by what a union has; −1 where it cannot be looked up."""
+    most = -1.0
+    for p in range(lookups.one.size):
+        one, other = lookups.one[p], lookups.other[p]
+        if (u >> one & 1 and segment >> other & 1) or (u >> other & 1 and segment >> one & 1):
+            if not lookups.possible[p]:
+                return -1.0
+            least, left = np.inf, u
+            while left:
+                least = min(least, lookups.new_values[p, lowest(left)])
+                left &= left - 1
+            most = max(most, least)
+    return float(most)
+
+
+@compiled
+def most_saved(kept: Kept, streams: Streams, family: Family, lookups: Lookups, m: int) -> Floats:
+    """[X, k]: what pipeline k saves at most by a cache of segment X."""
     full = (1 << m) - 1
-    sizes, update = family.sizes, streams.keys.update
+    sizes, update, probe = family.sizes, streams.keys.update, streams.weights.probe
     saves = np.zeros((full + 1, m))
-    lookups.share[:] = 0.0
     for u in range(1, full):
         if not lookups.connected[u]:
             continue
-        rarest, fastest = np.inf, 0.0
+        fastest = 0.0
         for k in range(m):
             if u >> k & 1:
-                rarest, fastest = min(rarest, kept.rarest[family.chosen[k]]), max(fastest, kept.pace[family.chosen[k]])
-        if rarest >= sizes[u] * fastest or not lookups_from(streams, family, lookups, m, u):
+                fastest = max(fastest, kept.pace[family.chosen[k]])
+        if family.looking.rarest[u] >= sizes[u] * fastest or not lookups_from(streams, family, lookups, u, full):
             continue
         segment = full & ~u
         while segment:
-            if lookups.new_keys[segment] >= 0.0 and lookups.run[u | segment] < np.inf:
+            if lookups.new_keys[segment] >= 0.0:
                 for k in range(m):
                     if u >> k & 1:
-                        pace = kept.pace[family.chosen[k]]
-                        saved = saved_by_lookup(lookups.new_keys[segment], pace, sizes[u], lookups.run[u | segment], update * sizes[u | segment], streams.weights.probe)
+                        put_in = update * sizes[u | segment]
+                        saved = saved_by_lookup(
+                            lookups.new_keys[segment], kept.pace[family.chosen[k]], sizes[u], lookups.run[u | segment], put_in, probe
+                        )
                         saves[segment, k] = max(saves[segment, k], saved)
             segment = (segment - 1) & ~u & full
-    upkeep = np.full(full + 1, np.inf)
+    return saves
+
+
+@compiled
+def shared(lookups: Lookups, saves: Floats, upkeep: Floats) -> bool:
+    """Which segments a cache could pay for, at this upkeep, and what a lookup of each pays for it at least. Whether there are any."""
     some = False
-    for segment in range(full, 0, -1):
-        if lookups.connected[segment]:
-            upkeep[segment] = update * (sizes[segment] * lookups.pace[segment])
-        for k in range(m):
-            upkeep[segment] = min(upkeep[segment], upkeep[segment | 1 << k])
-        users, total = np.sum(saves[segment] > 0.0), np.sum(saves[segment])
-        if users and total > upkeep[segment] * (1.0 - SLACK):
-            lookups.share[segment] = upkeep[segment] / users
-            some = True
-        else:
-            lookups.share[segment] = -1.0
+    for segment in range(upkeep.size):
+        users, total = 0, 0.0
+        for saved in saves[segment]:
+            users += saved > 0.0
+            total += saved
+        pays = users > 0 and total > upkeep[segment] * (1.0 - SLACK)
+        lookups.share[segment] = upkeep[segment] / users if pays else -1.0
+        some |= pays
     return some
+
+
+@compiled
+def paths(kept: Kept, streams: Streams, family: Family, lookups: Lookups, within: int, to_go: Floats) -> None:
+    """[k, u]: what pipelines cost at least from u on, by probes and lookups, until they come to the union `within`, from which it is known."""
+    sizes, update, weights = family.sizes, streams.keys.update, streams.weights
+    made = weights.join + weights.probe
+    u = within
+    while u:
+        u = (u - 1) & within
+        if not u or not lookups.connected[u]:
+            continue
+        some = lookups_from(streams, family, lookups, u, within)
+        for k in range(to_go.shape[0]):
+            if not u >> k & 1:
+                continue
+            pace, best = kept.pace[family.chosen[k]], np.inf
+            left = family.reaches[u] & within & ~u
+            while left:
+                target = lowest(left)
+                left &= left - 1
+                step = to_go[k, u | 1 << target]
+                if weights.scan != 0.0 and not family.hashes[u] >> target & 1:
+                    step += pace * (weights.scan * (sizes[u] * sizes[1 << target]))
+                best = min(best, step)
+            segment = within & ~u if some else 0
+            while segment:
+                union = u | segment
+                if lookups.new_keys[segment] >= 0.0:
+                    saved = saved_by_lookup(lookups.new_keys[segment], pace, sizes[u], lookups.run[union], update * sizes[union], weights.probe)
+                    best = min(best, to_go[k, union] + pace * lookups.run[union] - saved + lookups.share[segment])
+                segment = (segment - 1) & within & ~u
+            to_go[k, u] = best + (weighted(made, sizes[u]) * pace if u & (u - 1) else 0.0)
+
+
+@compiled
+def total_of(to_go: Floats) -> float:
+    """All pipelines from their start."""
+    total = 0.0
+    for k in range(to_go.shape[0]):
+        total += to_go[k, 1 << k]
+    return total
 
 
 @released
 def cached_pipelines(kept: Kept, streams: Streams, family: Family, m: int, plain: float) -> float:
     """What all partial results of a join of the first m blocks cost at least where caches are allowed; `plain` is what they cost without any."""
     full = (1 << m) - 1
-    sizes, update = family.sizes, streams.keys.update
-    scan, made, probe = streams.weights.scan, streams.weights.join + streams.weights.probe, streams.weights.probe
     lookups = family_keys(kept, streams.keys, family, m)
-    if not worthwhile(kept, streams, family, lookups, m):
+    saves = most_saved(kept, streams, family, lookups, m)
+    upkeep, least = np.full(full + 1, np.inf), np.full(full + 1, np.inf)
+    for z in range(full, 0, -1):
+        if z & (z - 1) and lookups.connected[z]:
+            upkeep[z] = least[z] = streams.keys.update * (family.sizes[z] * lookups.pace[z])
+        for k in range(m):
+            least[z] = min(least[z], least[z | 1 << k])
+    if not shared(lookups, saves, least):
         return plain
     to_go = np.full((m, full + 1), np.inf)
     to_go[:, full] = 0.0
-    for u in range(full - 1, 0, -1):
-        if not lookups.connected[u]:
+    paths(kept, streams, family, lookups, full, to_go)
+    if m > MOST_KEPT or total_of(to_go) >= plain:
+        return min(total_of(to_go), plain)
+    # Either some cache is kept up to date by a union Z that is not all blocks, and then all pipelines of Z come through Z ...
+    best, through = plain, np.empty_like(to_go)
+    for z in range(1, full):
+        useful = 0.0
+        segment = z if upkeep[z] < np.inf else 0
+        while segment:
+            useful = max(useful, saves[segment].sum())
+            segment = (segment - 1) & z
+        if useful <= upkeep[z] * (1.0 - SLACK):
             continue
-        some = lookups_from(streams, family, lookups, m, u)
-        for k in range(m):
-            if not u >> k & 1:
-                continue
-            pace, best = kept.pace[family.chosen[k]], np.inf
-            left = family.reaches[u] & ~u
-            while left:
-                target = lowest(left)
-                left &= left - 1
-                step = to_go[k, u | 1 << target]
-                if scan != 0.0 and not family.hashes[u] >> target & 1:
-                    step += pace * (scan * (sizes[u] * sizes[1 << target]))
-                best = min(best, step)
-            segment = full & ~u if some else 0
-            while segment:
-                union = u | segment
-                if lookups.new_keys[segment] >= 0.0 and lookups.run[union] < np.inf:
-                    saved = saved_by_lookup(lookups.new_keys[segment], pace, sizes[u], lookups.run[union], update * sizes[union], probe)
-                    best = min(best, to_go[k, union] + pace * lookups.run[union] - saved + lookups.share[segment])
-                segment = (segment - 1) & ~u & full
-            to_go[k, u] = best + (weighted(made, sizes[u]) * pace if u & (u - 1) else 0.0)
-    total = 0.0
-    for k in range(m):
-        total += to_go[k, 1 << k]
-    return min(total, plain)
+        through[:] = to_go
+        paths(kept, streams, family, lookups, z, through)
+        # Inside Z there is no way but through Z; pipelines from outside go as they like.
+        best = min(best, total_of(through))
+    # ... or all are kept up to date by the join's results.
+    least[:] = upkeep[full]
+    if shared(lookups, saves, least):
+        to_go[:] = np.inf
+        to_go[:, full] = 0.0
+        paths(kept, streams, family, lookups, full, to_go)
+        best = min(best, total_of(to_go))
+    return best
 
 
 @compiled
