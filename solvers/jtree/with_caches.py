@@ -12,6 +12,7 @@ connected. Complexity: that of `cheapest_first`; work is counted by the seconds 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,53 +51,59 @@ def least_with_caches(model: CostModel, attributes: Attributes, enough: float, d
 
 
 def key_classes(attributes: Attributes, update: float) -> KeyClasses:
-    """What caches may be looked up by; `update` is what a tuple that is put into one costs."""
-    graph = attributes.graph
+    """What caches may be looked up by; `update` is what a tuple costs that is put into one."""
+    graph, distinct = attributes.graph, attributes.distinct
     n = len(graph)
-    root = {a: a for left, right, equality in attributes.sides if equality for a in (left, right)}
-
-    def first(a: Attribute) -> Attribute:
-        while root[a] != a:
-            root[a] = a = root[root[a]]
-        return a
-
-    predicates: list[list[tuple[int, Attribute | None]]] = [[] for _ in range(n)]
-    for left, right, equality in attributes.sides:
-        if equality:
-            low, high = sorted((first(left), first(right)))
-            root[high] = low
-        for a, b in ((left, right), (right, left)):
-            predicates[a[0]].append((b[0], a if equality else None))
-    number = {a: k for k, a in enumerate(sorted({first(a) for a in root}))}
+    members = _classes(attributes)
+    number = {a: k for k, listed in enumerate(members) for a in listed}
     # Parts of a key that have less than one value make it rarer than its rarest part: all of them count, whatever the key.
-    scarce = math.prod(min(1.0, attributes.distinct[a]) for a in root)
+    scarce = math.prod(min(1.0, distinct[a]) for a in number)
+    pace = {a: scarce * distinct[a] / graph.window_seconds[a[0]] for a in number}
+    slowest = [sorted((pace[a], a[0]) for a in listed) for listed in members]
+    predicates = Counter(number[left] for left, _, equality in attributes.sides if equality)
     new_values: list[dict[int, float]] = [{} for _ in range(n)]
-    for a in root:
-        values, here = new_values[a[0]], number[first(a)]
-        values[here] = min(values.get(here, math.inf), scarce * attributes.distinct[a] / graph.window_seconds[a[0]])
-
-    by_class: dict[int, list[tuple[float, int]]] = {}
-    for a in root:
-        by_class.setdefault(number[first(a)], []).append((attributes.distinct[a] / graph.window_seconds[a[0]], a[0]))
-    for listed in by_class.values():
-        listed.sort()
-
-    def slowest(a: Attribute | None, other: int) -> float:
-        """The least new values a second of an attribute's class in all streams but one."""
-        return math.inf if a is None else next(value for value, stream in by_class[number[first(a)]] if stream != other)
-
+    for a, k in number.items():
+        new_values[a[0]][k] = min(new_values[a[0]].get(k, math.inf), pace[a])
+    rows: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+    for p, (left, right, _) in enumerate(attributes.sides):
+        rows[left[0]].append((p, 0))
+        rows[right[0]].append((p, 1))
+    listed_at = {end: e for e, end in enumerate(end for row in rows for end in row)}
+    ends, reverse, classes, new_here, values = [], [], [], [], []
+    for p, side in listed_at:
+        here, there = attributes.sides[p][side], attributes.sides[p][1 - side]
+        k = number[here] if attributes.sides[p][2] else -1
+        ends.append(there[0])
+        reverse.append(listed_at[p, 1 - side])
+        classes.append(k)
+        new_here.append(math.inf if k < 0 else next(value for value, stream in slowest[k] if stream != there[0]))
+        values.append(max(1.0, distinct[here]) if predicates[k] == 1 else 0.0)
     return KeyClasses(
         allowed=True,
         first=np.cumsum([0, *map(len, new_values)], dtype=np.int64),
-        class_of=np.array([k for values in new_values for k in values], np.int64),
-        new_values=np.array([value for values in new_values for value in values.values()], np.float64),
-        first_predicate=np.cumsum([0, *map(len, predicates)], dtype=np.int64),
-        ends=np.array([b for listed in predicates for b, _ in listed], np.int64),
-        predicate_class=np.array([-1 if a is None else number[first(a)] for listed in predicates for _, a in listed], np.int64),
-        new_here=np.array([scarce * slowest(a, b) for listed in predicates for b, a in listed], np.float64),
-        new_there=np.array([scarce * slowest(a, i) for i, listed in enumerate(predicates) for _, a in listed], np.float64),
+        class_of=np.array([k for row in new_values for k in row], np.int64),
+        new_values=np.array([value for row in new_values for value in row.values()], np.float64),
+        first_predicate=np.cumsum([0, *map(len, rows)], dtype=np.int64),
+        ends=np.array(ends, np.int64),
+        reverse=np.array(reverse, np.int64),
+        predicate_class=np.array(classes, np.int64),
+        new_here=np.array(new_here, np.float64),
+        values=np.array(values, np.float64),
+        scarce=scarce,
         update=update,
         listed=np.empty(n, np.int64),
         owner=np.full(n, -1, np.int64),
-        least=np.empty(len(number)),
+        least=np.empty(len(members)),
     )
+
+
+def _classes(attributes: Attributes) -> list[list[Attribute]]:
+    """The attributes of equalities, those that equalities connect in any way together."""
+    found: dict[Attribute, list[Attribute]] = {}
+    for left, right, equality in attributes.sides:
+        if equality:
+            one, other = found.setdefault(left, [left]), found.setdefault(right, [right])
+            if one is not other:
+                one += other
+                found.update(dict.fromkeys(other, one))
+    return [sorted(listed) for a, listed in sorted(found.items()) if a == min(listed)]

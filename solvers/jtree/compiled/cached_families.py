@@ -22,7 +22,7 @@ import numpy as np
 
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, released
 from solvers.jtree.compiled.cost import weighted
-from solvers.jtree.compiled.kept import WORK, Kept, Streams, keys_between, missing
+from solvers.jtree.compiled.kept import WORK, Kept, Streams, keys_from, missing
 from solvers.jtree.compiled.key_classes import KeyClasses, list_streams
 from solvers.jtree.compiled.paying import SLACK, saved_by_lookup
 from solvers.jtree.compiled.sets import lowest
@@ -89,6 +89,11 @@ class Lookups(NamedTuple):
     one: Ints
     other: Ints
     """The two blocks of each predicate."""
+    at_one: Ints
+    """Its two streams; then how many values it has at each, as `KeyClasses.values`."""
+    at_other: Ints
+    values_one: Floats
+    values_other: Floats
     possible: Flags
     """Whether it is an equality: only those can be part of a key."""
     new_values: Floats
@@ -100,6 +105,8 @@ class Lookups(NamedTuple):
     """By union: what the partial results cost, per 1/T, on the cheapest way there from the union at hand; infinity where there is none."""
     new_keys: Floats
     """By segment: its new keys a second, looked up from the union at hand; −1 where it cannot be."""
+    own: Floats
+    """By stream: room for the values of the parts of a key that are read from it, 1 between uses."""
     share: Floats
     """By segment: what a lookup of it pays for upkeep at least; below 0 where no cache of it pays."""
 
@@ -113,14 +120,17 @@ def family_keys(kept: Kept, keys: KeyClasses, family: Family, m: int) -> Lookups
         for i in keys.listed[:many]:
             keys.owner[i] = k
             most += keys.first_predicate[i + 1] - keys.first_predicate[i]
-    one, other, number = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    one, other, number, here, there = np.empty((5, most), np.int64)
+    values_here, values_there = np.empty((2, most))
     found = 0
     for k in range(m):
         many = list_streams(kept.mask[family.chosen[k]], keys.listed)
         for i in keys.listed[:many]:
             for p in range(keys.first_predicate[i], keys.first_predicate[i + 1]):
-                if keys.owner[keys.ends[p]] > k:
-                    one[found], other[found], number[found] = k, keys.owner[keys.ends[p]], keys.predicate_class[p]
+                j = keys.ends[p]
+                if keys.owner[j] > k:
+                    one[found], other[found], number[found], here[found], there[found] = k, keys.owner[j], keys.predicate_class[p], i, j
+                    values_here[found], values_there[found] = keys.values[p], keys.values[keys.reverse[p]]
                     found += 1
     new_values = np.full((found, m), np.inf)
     for k in range(m):
@@ -146,7 +156,20 @@ def family_keys(kept: Kept, keys: KeyClasses, family: Family, m: int) -> Lookups
             connected[u] = connected[before] and family.reaches[before] & left & -left != 0
             left &= left - 1
     return Lookups(
-        one[:found], other[:found], number[:found] >= 0, new_values, connected, pace, np.empty(unions), np.empty(unions), np.zeros(unions)
+        one=one[:found],
+        other=other[:found],
+        at_one=here[:found],
+        at_other=there[:found],
+        values_one=values_here[:found],
+        values_other=values_there[:found],
+        possible=number[:found] >= 0,
+        new_values=new_values,
+        connected=connected,
+        pace=pace,
+        run=np.empty(unions),
+        new_keys=np.empty(unions),
+        own=np.ones(keys.owner.size),
+        share=np.zeros(unions),
     )
 
 
@@ -173,26 +196,39 @@ def lookups_from(streams: Streams, family: Family, lookups: Lookups, u: int, wit
                 run[union] = min(run[union], step)
         new_keys[segment] = -1.0
         if segment & (segment - 1) and lookups.connected[segment] and lookups.share[segment] >= 0.0 and run[union] < np.inf:
-            new_keys[segment] = keys_of_segment(lookups, u, segment)
+            new_keys[segment] = keys_of_segment(streams, lookups, u, segment)
             some |= new_keys[segment] >= 0.0
     return some
 
 
 @compiled
-def keys_of_segment(lookups: Lookups, u: int, segment: int) -> float:
+def keys_of_segment(streams: Streams, lookups: Lookups, u: int, segment: int) -> float:
     """At least so many new keys a second has a lookup of the segment by what a union has; −1 where it cannot be looked up."""
-    most = -1.0
-    for p in range(lookups.one.size):
-        one, other = lookups.one[p], lookups.other[p]
-        if (u >> one & 1 and segment >> other & 1) or (u >> other & 1 and segment >> one & 1):
-            if not lookups.possible[p]:
-                return -1.0
+    most, product, fastest, possible = -1.0, streams.keys.scarce, 0.0, True
+    # In the first pass every stream's values are multiplied, in the second each is taken once.
+    for again in range(2):
+        for p in range(lookups.one.size):
+            one, other = lookups.one[p], lookups.other[p]
+            if u >> one & 1 and segment >> other & 1:
+                stream, values = lookups.at_one[p], lookups.values_one[p]
+            elif u >> other & 1 and segment >> one & 1:
+                stream, values = lookups.at_other[p], lookups.values_other[p]
+            else:
+                continue
+            possible &= lookups.possible[p]
+            if again:
+                product *= min(max(1.0, streams.tuples[stream]), lookups.own[stream])
+                lookups.own[stream] = 1.0
+                continue
+            if values > 0.0:
+                lookups.own[stream] *= values
+                fastest = max(fastest, streams.pace[stream])
             least, left = np.inf, u
             while left:
                 least = min(least, lookups.new_values[p, lowest(left)])
                 left &= left - 1
             most = max(most, least)
-    return float(most)
+    return float(max(most, product * fastest)) if possible and most >= 0.0 else -1.0
 
 
 @compiled
@@ -329,9 +365,9 @@ def look_between(kept: Kept, streams: Streams, family: Family, m: int, c: int) -
     """Note the new keys of lookups by what block m has, of runs with a candidate in them. Returns the share of lookups the other way that miss."""
     if not streams.keys.allowed:
         return 1.0
-    other = family.listed[c]
-    family.looking.out[m, c], new_keys = keys_between(streams, kept.mask, family.chosen[m], other)
-    return missing(kept, other, new_keys)
+    block, other = family.chosen[m], family.listed[c]
+    family.looking.out[m, c] = keys_from(streams, kept.mask, block, other)
+    return missing(kept, other, keys_from(streams, kept.mask, other, block))
 
 
 @released

@@ -19,7 +19,7 @@ import numpy as np
 from solvers.jtree.compiled.compiling import Ints, released
 from solvers.jtree.compiled.cost import side, weighted
 from solvers.jtree.compiled.families import DONE, NO_ROOM, STOPPED, Family, joins_with
-from solvers.jtree.compiled.kept import HEAPED, TAKEN, WORK, Kept, Streams, between, is_all, kept_cost, keys_between, look_at_keys, missing, note, offer, pop, start
+from solvers.jtree.compiled.kept import HEAPED, TAKEN, WORK, Kept, Streams, between, is_all, kept_cost, keys_from, look_at_keys, missing, note, offer, pop, start
 
 __all__ = ["cheapest_first", "pairs_with"]
 
@@ -46,8 +46,8 @@ def pairs_with(kept: Kept, streams: Streams, a: int, limit: float) -> bool:
             continue
         kept.counts[WORK] += 4
         joined = size[a] * size[b] * between(streams, mask, a, b)
-        from_a, from_b = keys_between(streams, mask, a, b)
-        if not (note(kept, a, least[b], joined * missing(kept, a, from_a)) and note(kept, b, least[a], joined * missing(kept, b, from_b))):
+        from_a, from_b = missing(kept, a, keys_from(streams, mask, a, b)), missing(kept, b, keys_from(streams, mask, b, a))
+        if not (note(kept, a, least[b], joined * from_a) and note(kept, b, least[a], joined * from_b)):
             return False
         other = size[b] * paces[b]
         for w in range(words):

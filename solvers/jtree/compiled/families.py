@@ -20,7 +20,7 @@ import numpy as np
 from solvers.jtree.compiled.cached_families import Looking, cached_ways_out, least_of_cached_family, look_between, looking_room, relaxed_pipelines
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, released
 from solvers.jtree.compiled.cost import weighted
-from solvers.jtree.compiled.kept import TAKEN, WORK, Kept, Streams, as_input, between, keeping, kept_cost, keys_between, missing, offer, smallest_beside
+from solvers.jtree.compiled.kept import TAKEN, WORK, Kept, Streams, as_input, between, keeping, kept_cost, keys_from, missing, offer, smallest_beside
 from solvers.jtree.compiled.sets import lowest
 
 __all__ = [
@@ -201,8 +201,8 @@ def candidates(kept: Kept, streams: Streams, family: Family, a: int, limit: floa
             continue
         first = smallest_beside(kept, b, limit - own[a] - own[b])
         if beside:
-            from_b = keys_between(streams, mask, a, b)[1]
-            first = min(first, kept.size[a] * kept.size[b] * between(streams, mask, a, b) * missing(kept, b, from_b))
+            joined = kept.size[a] * kept.size[b] * between(streams, mask, a, b)
+            first = min(first, joined * missing(kept, b, keys_from(streams, mask, b, a)))
         if floor + own[b] + made * kept.pace[b] * first <= limit:
             family.listed[many] = b
             many += 1
@@ -227,7 +227,7 @@ def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many
         family.hashed[k] &= (1 << m) - 1
         one, two = np.inf, np.inf
         if adjacent:
-            family.looking.keys[k, m], family.looking.keys[m, k] = keys_between(streams, mask, other, b)
+            family.looking.keys[k, m], family.looking.keys[m, k] = keys_from(streams, mask, other, b), keys_from(streams, mask, b, other)
             family.cross[k, m] = family.cross[m, k] = between(streams, mask, other, b)
             both = size[other] * size[b] * family.cross[k, m]
             grown *= family.cross[k, m]

@@ -30,7 +30,7 @@ __all__ = [
     "is_all",
     "keeping",
     "kept_cost",
-    "keys_between",
+    "keys_from",
     "look_at_keys",
     "missing",
     "note",
@@ -178,22 +178,28 @@ def between(streams: Streams, mask: Ints, a: int, b: int) -> float:
 
 
 @compiled
-def keys_between(streams: Streams, mask: Ints, a: int, b: int) -> tuple[float, float]:
-    """At least so many new keys a second has a lookup by what A has, of a run with B in it; and the other way round. Infinity where there are none."""
+def keys_from(streams: Streams, mask: Ints, a: int, b: int) -> float:
+    """At least so many new keys a second has a lookup by what A has, of a run with B in it; infinity where there is none."""
     keys = streams.keys
     if not keys.allowed:
-        return np.inf, np.inf
-    from_a, from_b = 0.0, 0.0
+        return np.inf
+    most, product, fastest = 0.0, keys.scarce, 0.0
     for w in range(mask.shape[1]):
-        left = mask[b, w]
+        left = mask[a, w]
         while left:
             i = w * WORD + lowest(left)
             left &= left - 1
+            own = 0.0
             for e in range(keys.first_predicate[i], keys.first_predicate[i + 1]):
                 j = keys.ends[e]
-                if mask[a, j // WORD] >> (j % WORD) & 1:
-                    from_a, from_b = max(from_a, keys.new_there[e]), max(from_b, keys.new_here[e])
-    return from_a, from_b
+                if mask[b, j // WORD] >> (j % WORD) & 1:
+                    most = max(most, keys.new_here[e])
+                    if keys.values[e] > 0.0:
+                        own = max(own, 1.0) * keys.values[e]
+            if own > 0.0:
+                product *= min(max(1.0, streams.tuples[i]), own)
+                fastest = max(fastest, streams.pace[i])
+    return float(max(most, product * fastest))
 
 
 @compiled

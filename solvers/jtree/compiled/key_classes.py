@@ -3,7 +3,9 @@
 Problem: a lookup misses at least as often as its key is new, so what a cache can save follows from the attributes it is looked up by. Method:
 attributes that equalities connect, one after another, are one class, in the whole graph; a value of a class may be read from any stream visited that
 has an attribute of it. Guarantee: classes inside a set of streams (`cached.classify`) are parts of these, so that the least over a class is never
-above the least over its part: what follows is a bound. Complexity: O(predicates) for a graph, O(predicates of its streams) for a set.
+above the least over its part: what follows is a bound. Of a key of several parts at least as many values are new as of any one of them; where parts
+can be read from one attribute each, as many as `solvers.caches.figures` says: the product over streams of their values, no more than a window holds,
+in the shortest of the windows. More streams visited, or more in the run, only add parts. Complexity: O(predicates) for a graph, O(predicates of its streams) for a set.
 """
 
 from __future__ import annotations
@@ -31,11 +33,16 @@ class KeyClasses(NamedTuple):
     first_predicate: Ints
     """Stream i's predicates are first_predicate[i] to first_predicate[i + 1]; of each the other stream, and the class, −1 where it is no equality."""
     ends: Ints
+    reverse: Ints
+    """The same predicate in the row of the other stream."""
     predicate_class: Ints
     new_here: Floats
     """Of a predicate: at least so many new values a second has its class in any streams, this one among them and the other not; infinity where it is
-    no equality. `new_there`: the other way round."""
-    new_there: Floats
+    no equality."""
+    values: Floats
+    """Of a predicate: how many values its attribute here has, at least 1, where no other predicate is of its class; else 0."""
+    scarce: float
+    """The product of the values of all attributes that have less than one: what makes a key rarer than its parts."""
     update: float
     """insert + delete: of a tuple that is put into a cache and taken out again."""
     listed: Ints
@@ -47,7 +54,7 @@ class KeyClasses(NamedTuple):
 def no_key_classes(streams: int) -> KeyClasses:
     """Of a search without caches."""
     none, nowhere = np.empty(0, np.int64), np.zeros(streams + 1, np.int64)
-    return KeyClasses(False, nowhere, none, np.empty(0), nowhere, none, none, np.empty(0), np.empty(0), 0.0, none, none, np.empty(0))
+    return KeyClasses(False, nowhere, none, np.empty(0), nowhere, none, none, none, np.empty(0), np.empty(0), 1.0, 0.0, none, none, np.empty(0))
 
 
 @compiled
