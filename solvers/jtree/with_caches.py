@@ -1,9 +1,9 @@
 """A lower bound of the CPU of all plans, those with caches included, for graphs of any size.
 
 Problem: a lower bound of the CPU of every join tree, with every probe order and every choice of caches. Method: caches answer runs of two probes or
-more inside joins of three inputs or more, so only such joins cost less with them; the search by rising cost (`cheapest_first`) is run with prices of
-these that no choice of caches goes below (`compiled.cached_families`), from the plan that is known. Where its bound reaches that plan, no cache pays in
-any tree, and the plan is the best of all.
+more inside joins of three inputs or more, so only such joins cost less with them. The search by rising cost (`cheapest_first`) is run with prices of
+these that no choice of caches goes below (`compiled.cached_families`), from the plan that is known. Where its bound reaches that plan, no cache pays
+in any tree, and the plan is the best of all.
 
 Guarantee: never above the CPU of any plan. Nothing is said where `cheapest_first` says nothing: observed sub-joins, tables, graphs that are not
 connected. Complexity: that of `cheapest_first`; work is counted by the seconds granted.
@@ -71,8 +71,9 @@ def key_classes(attributes: Attributes, update: float) -> KeyClasses:
     listed_at = {end: e for e, end in enumerate(end for row in rows for end in row)}
     ends, reverse, classes, new_here, values = [], [], [], [], []
     for p, side in listed_at:
-        here, there = attributes.sides[p][side], attributes.sides[p][1 - side]
-        k = number[here] if attributes.sides[p][2] else -1
+        left, right, equality = attributes.sides[p]
+        here, there = (right, left) if side else (left, right)
+        k = number[here] if equality else -1
         ends.append(there[0])
         reverse.append(listed_at[p, 1 - side])
         classes.append(k)

@@ -1,17 +1,19 @@
 """What joins of three or more sets cost at least where caches are allowed, compiled: the relaxed prices of `families`.
 
-Problem: the search by rising cost prices every join within a limit. With caches a join may cost less; how much less, at most? Method: pipeline k, when
-it has visited U, may look a cache up that answers for the blocks X. A hit makes its results all the same, so that what is saved are the partial
-results on the way from U to U∪X, and of those only the share that hits (`paying.saved_by_lookup`). New keys all miss: their least number follows from the
-classes of attributes (`key_classes`). Keeping X up to date costs at least update · rate(Z) for the Z ⊇ X, among unions of the join's blocks, with the
+Problem: the search by rising cost prices every join within a limit. With caches a join may cost less; how much less, at most? Method: pipeline k,
+when it has visited U, may look a cache up that answers for the blocks X. A hit makes its results all the same, so what is saved are the
+partial results on the way from U to U∪X, and of those only the share that hits (`paying.saved_by_lookup`). New keys all miss; how many there are at
+least follows from `key_classes`. Keeping X up to date costs update · rate(Z) for a Z ⊇ X, a union of blocks: at least that of the Z with the
 fewest new tuples. So a join costs at least the sum over pipelines of a shortest path, by probes and by lookups, where a lookup also pays for its
-part of the upkeep, if all pipelines that could gain by X share it; and X is left out where all of them together gain less than its upkeep.
+part of the upkeep, if all pipelines that could gain by X share it; and X is left out where all of them together gain less than its upkeep. Of small
+joins more is said: all pipelines of Z come through Z, unless Z are all blocks. So it costs the least, over all Z, of such paths through Z, or of
+paths whose caches are all kept up to date by the join's results.
 
 While a family is not complete, nothing is known of upkeep and results, but a partial result W still costs its share of misses: at least
 size(W) · min(pace(k), least over the U ⊂ W with k of newkeys(U) / size(U)), which takes the place of size(W) · pace(k).
 
 Guarantee: never above what the join costs with any caches and any probe orders; equal to what it costs without where no cache can pay.
-Complexity: O(3^m · predicates between the blocks) for a join of m blocks; O(2^m · m²) for a bound of larger families.
+Complexity: O(3^m · predicates between the blocks) for a join of m blocks, O(4^m ·) for small ones; O(2^m · m²) for a bound of larger families.
 """
 
 from __future__ import annotations

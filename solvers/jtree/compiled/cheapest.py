@@ -19,7 +19,23 @@ import numpy as np
 from solvers.jtree.compiled.compiling import Ints, released
 from solvers.jtree.compiled.cost import side, weighted
 from solvers.jtree.compiled.families import DONE, NO_ROOM, STOPPED, Family, joins_with
-from solvers.jtree.compiled.kept import HEAPED, TAKEN, WORK, Kept, Streams, between, is_all, kept_cost, keys_from, look_at_keys, missing, note, offer, pop, start
+from solvers.jtree.compiled.kept import (
+    HEAPED,
+    TAKEN,
+    WORK,
+    Kept,
+    Streams,
+    between,
+    is_all,
+    kept_cost,
+    keys_from,
+    look_at_keys,
+    missing,
+    note,
+    offer,
+    pop,
+    start,
+)
 
 __all__ = ["cheapest_first", "pairs_with"]
 

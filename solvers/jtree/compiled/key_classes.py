@@ -2,10 +2,12 @@
 
 Problem: a lookup misses at least as often as its key is new, so what a cache can save follows from the attributes it is looked up by. Method:
 attributes that equalities connect, one after another, are one class, in the whole graph; a value of a class may be read from any stream visited that
-has an attribute of it. Guarantee: classes inside a set of streams (`cached.classify`) are parts of these, so that the least over a class is never
-above the least over its part: what follows is a bound. Of a key of several parts at least as many values are new as of any one of them; where parts
-can be read from one attribute each, as many as `solvers.caches.figures` says: the product over streams of their values, no more than a window holds,
-in the shortest of the windows. More streams visited, or more in the run, only add parts. Complexity: O(predicates) for a graph, O(predicates of its streams) for a set.
+has an attribute of it. Of a key of several parts at least as many values are new as of any one of them; where each part can be read from one
+attribute alone, as many as `solvers.caches.figures` says: the product over streams of their values, no more than a window holds, in the shortest of
+the windows. More streams visited, or more in the run, only add parts.
+
+Guarantee: classes inside a set of streams (`cached.classify`) are parts of these, so that the least over a class is never above the least over its
+part: what follows is a bound. Complexity: O(predicates) for a graph, O(predicates of its streams) for a set.
 """
 
 from __future__ import annotations
