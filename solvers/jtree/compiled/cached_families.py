@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Looking",
     "Lookups",
+    "blocks_beside",
     "cached_pipelines",
     "cached_ways_out",
     "family_keys",
@@ -54,6 +55,7 @@ __all__ = [
 
 MOST_LOOKED_UP = 11  # blocks of a join whose lookups are gone through one by one: 177,147 of them
 MOST_KEPT = 6  # of a join of which it is asked for each union what it takes to keep caches up to date by it
+MOST_STEPS = 1_000_000  # of looking lookups up, by predicate: some milliseconds, after which the search can be told to stop
 LOOKED_UP_AT_ONCE = 4  # that count as one step of work
 
 
@@ -320,10 +322,9 @@ def total_of(to_go: Floats) -> float:
 
 
 @released
-def cached_pipelines(kept: Kept, streams: Streams, family: Family, m: int, plain: float) -> float:
+def cached_pipelines(kept: Kept, streams: Streams, family: Family, lookups: Lookups, m: int, plain: float) -> float:
     """What all partial results of a join of the first m blocks cost at least where caches are allowed; `plain` is what they cost without any."""
     full = (1 << m) - 1
-    lookups = family_keys(kept, streams.keys, family, m)
     saves = most_saved(kept, streams, family, lookups, m)
     upkeep, least = np.full(full + 1, np.inf), np.full(full + 1, np.inf)
     for z in range(full, 0, -1):
@@ -372,6 +373,16 @@ def look_between(kept: Kept, streams: Streams, family: Family, m: int, c: int) -
     return missing(kept, other, keys_from(streams, kept.mask, other, block))
 
 
+@compiled
+def blocks_beside(family: Family, m: int, c: int) -> int:
+    """Those of the first m blocks that a predicate joins with a candidate."""
+    beside = 0
+    for k in range(m):
+        if family.rows[k, c] < np.inf:
+            beside |= 1 << k
+    return beside
+
+
 @released
 def cached_ways_out(kept: Kept, family: Family, m: int, many: int) -> None:
     """As `families.ways_out`: for every union of the first m blocks the smallest join of it with a usable candidate, and the one that counts for
@@ -387,10 +398,7 @@ def cached_ways_out(kept: Kept, family: Family, m: int, many: int) -> None:
     for c in range(many):
         if not family.usable[c]:
             continue
-        beside = 0
-        for k in range(m):
-            if family.rows[k, c] < np.inf:
-                beside |= 1 << k
+        beside = blocks_beside(family, m, c)
         factor[0] = kept.size[family.listed[c]]
         for u in range(1, full + 1):
             k, rest = lowest(u), u & (u - 1)
@@ -478,5 +486,9 @@ def relaxed_pipelines(kept: Kept, streams: Streams, family: Family, m: int, plai
         low += least_of_pipeline(kept, family, m, k, made, False)
     if low > limit or m > MOST_LOOKED_UP:
         return min(low, plain)
-    kept.counts[WORK] += 3**m // LOOKED_UP_AT_ONCE
-    return cached_pipelines(kept, streams, family, m, plain)
+    lookups = family_keys(kept, streams.keys, family, m)
+    steps = 3**m * (1 + lookups.one.size // m)
+    if steps > MOST_STEPS:
+        return min(low, plain)
+    kept.counts[WORK] += steps // LOOKED_UP_AT_ONCE
+    return cached_pipelines(kept, streams, family, lookups, m, plain)

@@ -17,7 +17,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solvers.jtree.compiled.cached_families import Looking, cached_ways_out, least_of_cached_family, look_between, looking_room, relaxed_pipelines
+from solvers.jtree.compiled.cached_families import (
+    Looking,
+    blocks_beside,
+    cached_ways_out,
+    least_of_cached_family,
+    look_between,
+    looking_room,
+    relaxed_pipelines,
+)
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, released
 from solvers.jtree.compiled.cost import weighted
 from solvers.jtree.compiled.kept import TAKEN, WORK, Kept, Streams, as_input, between, keeping, kept_cost, keys_from, missing, offer, smallest_beside
@@ -268,10 +276,7 @@ def ways_out(kept: Kept, family: Family, m: int, many: int) -> None:
     for c in range(many):
         if not family.usable[c]:
             continue
-        beside = 0
-        for k in range(m):
-            if family.rows[k, c] < np.inf:
-                beside |= 1 << k
+        beside = blocks_beside(family, m, c)
         factor[0] = kept.size[family.listed[c]]
         for u in range(1, full + 1):
             k = lowest(u)

@@ -299,8 +299,8 @@ def look_at_keys(kept: Kept, streams: Streams, s: int) -> None:
 @compiled
 def missing(kept: Kept, s: int, new_keys: float) -> float:
     """The share of a set's lookups that miss at least, where so many of their keys are new a second."""
-    lookups = kept.size[s] * kept.pace[s]
-    return float(min(1.0, max(new_keys, kept.rarest[s]) / lookups)) if lookups > 0.0 else 1.0
+    lookups, new = kept.size[s] * kept.pace[s], max(new_keys, kept.rarest[s])
+    return float(new / lookups) if new < lookups else 1.0
 
 
 @compiled

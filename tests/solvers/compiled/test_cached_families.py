@@ -18,6 +18,7 @@ from solvers.common.deadline import Deadline
 from solvers.jtree.cheapest_first import streams_of
 from solvers.jtree.compiled.cached_families import (
     Lookups,
+    blocks_beside,
     cached_pipelines,
     cached_ways_out,
     family_keys,
@@ -250,8 +251,7 @@ def test_cached_pipelines_and_relaxed_pipelines_and_least_of_pipeline_are_not_ab
         m = len(blocks)
         best = p.with_best_caches(blocks)
         plain = p.plain(m)
-        p.lookups(*blocks)
-        close = cached_pipelines(p.kept, p.streams, p.family, m, plain)
+        close = cached_pipelines(p.kept, p.streams, p.family, p.lookups(*blocks), m, plain)
         relaxed = relaxed_pipelines(p.kept, p.streams, p.family, m, plain, np.inf)
         loose = sum(least_of_pipeline(p.kept, p.family, m, k, made, False) for k in range(m))
         assert close == relaxed
@@ -266,8 +266,7 @@ def test_cached_pipelines_are_mostly_those_of_the_best_caches_and_often_below_th
         for blocks in p.joins():
             best = p.with_best_caches(blocks)
             plain = p.plain(len(blocks))
-            p.lookups(*blocks)
-            close = cached_pipelines(p.kept, p.streams, p.family, len(blocks), plain)
+            close = cached_pipelines(p.kept, p.streams, p.family, p.lookups(*blocks), len(blocks), plain)
             total += 1
             same += close >= best * (1.0 - 1e-9)
             below += close < plain * (1.0 - 1e-9)
@@ -277,7 +276,7 @@ def test_cached_pipelines_are_mostly_those_of_the_best_caches_and_often_below_th
 
 @pytest.mark.parametrize("alike", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_paced_sizes_and_looking_room_and_look_between_and_cached_ways_out_and_least_of_cached_family_are_below_every_larger_join(
+def test_paced_sizes_and_looking_room_and_blocks_beside_and_look_between_and_cached_ways_out_and_least_of_cached_family_are_below_every_larger_join(
     seed: int, alike: bool
 ) -> None:
     p = posed(seed, alike)
@@ -296,6 +295,8 @@ def test_paced_sizes_and_looking_room_and_look_between_and_cached_ways_out_and_l
         add_block(kept, streams, family, 0, last, many)
         add_block(kept, streams, family, 1, second, many)
         assert 0.0 < look_between(kept, streams, family, 1, 0) <= 1.0
+        near = p.problem.model.graph.neighbours[family.listed[0]]
+        assert blocks_beside(family, 2, 0) == (near >> last & 1) + 2 * (near >> second & 1 and family.listed[0] != second)
         assert list_usable(kept, family, 2, many, 1e9, made)
         union_figures(kept, family, 2)
         cached_ways_out(kept, family, 2, many)
