@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from models.plan import EstimateRequest, Plan
-from models.request import PlanRequest
+from models.plan import EstimateRequest, Plan, Termination
+from models.request import Objective, PlanRequest
 from solvers.caches.cached_plan import CachedPlan
-from solvers.caches.claims import can_exist, least_of_all, no_cache_pays
+from solvers.caches.claims import Least, can_exist, least_of_all, no_cache_pays
 from solvers.caches.in_plans import WORTH, Known, caches_in_plans, chosen_together, least_of_small_graphs
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.jtree.registry import run
@@ -21,6 +21,9 @@ from solvers.plan.builder import build_plan
 from solvers.plan.outcome import Outcome, allocated, chosen, proven
 
 __all__ = ["begin", "best", "plan", "problem_of", "search"]
+
+MIDDLE = 20  # streams, up to which tables of all connected sets leave time enough
+TREE_SHARE = 0.6  # of the time, for the tree of larger graphs; what it has found by then is good, and the bound takes as long
 
 
 def plan(request: PlanRequest, progress: Progress = NOBODY) -> Plan:
@@ -40,17 +43,24 @@ def best(problem: Problem, deadline: Deadline, known: Known | None = None) -> Ou
 
     `known`: what was found out of caches in this problem's trees before.
     """
-    tree = search(problem, deadline)
+    tree = search(problem, deadline.share(TREE_SHARE) if _bound_takes_long(problem) else deadline)
     deadline.progress.found((tree.best,))
     deadline.progress.doing("choosing caches")
     choosing = _before_writing(problem, tree, deadline)
     cached, least = _with_caches(problem, tree, choosing, known)
     caches_tried = can_exist(problem.model, problem.options.caches)
-    outcome = chosen(tree, cached, choosing.termination(tree.termination) if caches_tried else tree.termination)
-    return allocated(problem, replace(outcome, least=least), choosing)
+    ended = Termination.TIME_LIMIT if least and least.cut and tree.termination is Termination.COMPLETE else tree.termination
+    outcome = chosen(tree, cached, choosing.termination(ended) if caches_tried else ended)
+    return allocated(problem, replace(outcome, least=least.cpu if least else None), choosing)
 
 
-def _with_caches(problem: Problem, tree: Found, deadline: Deadline, known: Known | None) -> tuple[CachedPlan | None, float | None]:
+def _bound_takes_long(problem: Problem) -> bool:
+    """Whether time is kept back for the bound of plans with caches: without it little would be proven of them, however good the tree."""
+    asked = problem.objective is Objective.MIN_CPU and problem.options.method.can.whole_frontier
+    return asked and len(problem.model.graph) > MIDDLE and not problem.model.graph.tables and can_exist(problem.model, problem.options.caches)
+
+
+def _with_caches(problem: Problem, tree: Found, deadline: Deadline, known: Known | None) -> tuple[CachedPlan | None, Least | None]:
     """The plan with caches that is better than the tree, if there is one, and a lower bound of the CPU of all plans, if that is known by then.
 
     Where no cache can pay, none is looked for. In small graphs trees, orders and caches are chosen together, with a proof. Methods that look at
@@ -59,16 +69,16 @@ def _with_caches(problem: Problem, tree: Found, deadline: Deadline, known: Known
     if not problem.options.method.can.whole_frontier:
         return caches_in_plans(problem, tree, deadline, known), None
     least = least_of_all(problem, tree, deadline)
-    if no_cache_pays(problem, tree, least):
+    if no_cache_pays(problem, tree, least.cpu):
         return None, least
     joint = chosen_together(problem, deadline)
     if joint is not None:
-        least = max(least, joint.least_cpu)
-        if joint.cached is not None and problem.caps.admit(joint.cached.point) and not no_cache_pays(problem, tree, least):
+        least = least.or_more(joint.least_cpu)
+        if joint.cached is not None and problem.caps.admit(joint.cached.point) and not no_cache_pays(problem, tree, least.cpu):
             return joint.cached, least
-    cached = None if no_cache_pays(problem, tree, least, WORTH) else caches_in_plans(problem, tree, deadline, known)
-    if joint is not None and problem.caps.admit(tree.best) and not no_cache_pays(problem, tree, least):
-        least = max(least, least_of_small_graphs(problem, cached.point.cpu if cached else tree.best.cpu, deadline))
+    cached = None if no_cache_pays(problem, tree, least.cpu, WORTH) else caches_in_plans(problem, tree, deadline, known)
+    if joint is not None and problem.caps.admit(tree.best) and not no_cache_pays(problem, tree, least.cpu):
+        least = least.or_more(least_of_small_graphs(problem, cached.point.cpu if cached else tree.best.cpu, deadline))
     return cached, least
 
 

@@ -4,8 +4,8 @@ A search proves things of join trees without caches. A cache saves probes, so a 
 and may fit where no tree does. Three things hold for every plan, with caches or without:
 
 * it keeps every window, and makes every result: a hit in a cache makes its results too (`least_cpu`). That is a bound of the CPU; a better
-  one, for graphs with few connected sets, is that of `jtree.partials`, and for the smallest graphs `together` finds the best plan with caches itself,
-  and `within_memory` bounds those that keep a memory cap;
+  one, for graphs with few connected sets, is that of `jtree.partials`, for larger ones that of `jtree.with_caches`, and for the smallest graphs
+  `together` finds the best plan with caches itself, and `within_memory` bounds those that keep a memory cap;
 * a cache only adds to the memory of its tree, so the least memory of all plans is that of a tree;
 * caches answer runs of two probes or more by equal keys, so they exist only where a connected part has three streams and an equality; or, where
   tables are asked, they keep answers, and then no plan is better than the best one would be if all answers were known.
@@ -17,7 +17,7 @@ proven of the tree alone; the plan's `tree_proof` and `tree_bound` say it to mac
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from models.plan import Proof
 from models.request import CacheMode, Objective
@@ -30,8 +30,9 @@ from solvers.jtree.search import Found, Problem
 from solvers.model.cost import CostModel
 from solvers.model.graph import JoinGraph
 
-__all__ = ["can_exist", "least_cpu", "least_of_all", "no_cache_pays", "with_caches_allowed"]
+__all__ = ["Least", "can_exist", "least_cpu", "least_of_all", "no_cache_pays", "with_caches_allowed"]
 
+SMALL = 6  # streams up to which `together` finds the best plan itself
 LEAST_INPUTS = 3  # of a join with a cache: a cached run has two probes or more
 
 
@@ -84,20 +85,40 @@ def _bound(problem: Problem, least: float, deadline: Deadline) -> float:
     return largest_factor(model, caps, least_cpu, deadline)
 
 
-def least_of_all(problem: Problem, tree: Found, deadline: Deadline) -> float:
+@dataclass(frozen=True, slots=True)
+class Least:
+    """What is known of the CPU of all plans, those with caches included."""
+
+    cpu: float
+    """No plan needs less."""
+    cut: bool = False
+    """Whether the clock ended the search for it."""
+
+    def or_more(self, cpu: float) -> Least:
+        """The same where another bound is known as well."""
+        return replace(self, cpu=max(self.cpu, cpu))
+
+
+def least_of_all(problem: Problem, tree: Found, deadline: Deadline) -> Least:
     """A lower bound of the CPU of all plans, worked out as far as it matters: under the objective, and where the cap on CPU decides."""
     least, caps = least_cpu(problem.model), problem.caps
     fits = caps.admit(tree.best)
     enough = tree.best.cpu if fits else caps.cpu
     if not can_exist(problem.model, problem.options.caches) or least * ROUNDED >= enough or math.isinf(enough):
-        return least
+        return Least(least)
     if deadline.expired() or problem.model.graph.tables or (fits and problem.objective is not Objective.MIN_CPU):
-        return least
+        return Least(least)
     from solvers.jtree.partials import least_cpu_of_all  # its compiled code takes a while to import
 
     # Of a plan that does not fit, the bound is that of all plans, whatever their memory.
     found = least_cpu_of_all(problem.model, problem.attributes, enough * ROUNDED, deadline, caps.memory_bytes if fits else math.inf)
-    return least if found is None else max(least, found)
+    known = Least(least).or_more(found or 0.0)
+    if known.cpu * ROUNDED >= enough or len(problem.model.graph) <= SMALL:
+        return known
+    from solvers.jtree.with_caches import least_with_caches  # the same
+
+    beyond = least_with_caches(problem.model, problem.attributes, enough, deadline)
+    return Least(min(max(known.cpu, beyond.cpu), enough), beyond.cut)
 
 
 def with_caches_allowed(problem: Problem, tree: Found, best: Found, value: float, least: float, deadline: Deadline) -> Found:

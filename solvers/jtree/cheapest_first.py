@@ -21,6 +21,7 @@ from solvers.common.tolerances import SUMMED_DOWN
 from solvers.jtree.compiled.cheapest import cheapest_first
 from solvers.jtree.compiled.families import DONE, family_room
 from solvers.jtree.compiled.kept import COUNT, TAKEN, WORD, WORK, Kept, Streams, room_of
+from solvers.jtree.compiled.key_classes import KeyClasses, no_key_classes
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.search import Shape, sorted_inputs
 from solvers.model.graph import bits
@@ -54,8 +55,8 @@ class Cheapest:
     """Whether the clock ended it, not its work."""
 
 
-def streams_of(ledger: Ledger) -> Streams:
-    """The graph for compiled code."""
+def streams_of(ledger: Ledger, keys: KeyClasses | None = None) -> Streams:
+    """The graph for compiled code; with what caches are looked up by for a search that allows them."""
     graph = ledger.model.graph
     n = len(graph)
     words = -(-n // WORD)
@@ -78,13 +79,15 @@ def streams_of(ledger: Ledger) -> Streams:
         pace=1.0 / np.array(graph.window_seconds, np.float64),
         weights=ledger.weights,
         base=ledger.base,
+        keys=keys or no_key_classes(n),
     )
 
 
-def cheapest(ledger: Ledger, known: float, deadline: Deadline, share: float = 1.0, bound: float = 0.0) -> Cheapest:
+def cheapest(ledger: Ledger, known: float, deadline: Deadline, share: float = 1.0, bound: float = 0.0, keys: KeyClasses | None = None) -> Cheapest:
     """A bound of the least excess, and plans that may be better than the known one, which has this excess. It takes a share of the time.
 
-    `bound` is what was proven before, 0 where nothing was.
+    `bound` is what was proven before, 0 where nothing was. With `keys`, joins of three or more cost what they do at least with any caches
+    (`compiled.cached_families`), so that no plan with caches has less than the bound either; plans are still plans without.
     """
     graph, costs = ledger.model.graph, ledger.model.costs
     plain = not (graph.observed or graph.tables or ledger.model.choices is not None or len(graph.components) > 1)
@@ -92,7 +95,8 @@ def cheapest(ledger: Ledger, known: float, deadline: Deadline, share: float = 1.
         return Cheapest(0.0, ())
     seconds = min(deadline.granted * share, MOST_SECONDS)
     searching = deadline.share(share)
-    search = _Search(ledger, streams_of(ledger), int(min(MOST_SETS, SETS_PER_SECOND * max(seconds, 0.1))), searching)
+    most = min(MOST_SETS, int(SETS_PER_SECOND * max(seconds, 0.1)), 1 << min(len(graph), WORD))
+    search = _Search(ledger, streams_of(ledger, keys), most, searching)
     work = int(STEPS_PER_SECOND * seconds)
     search.bound, proven, too_much = bound, False, known
     if bound == 0.0 or bound > NEAR * known:
@@ -123,7 +127,7 @@ class _Search:
         """Search within a limit, and whether the search ended by itself: the bound is the limit then, or the cost of the best plan."""
         words = self.streams.near.shape[1]
         kept = self._kept = room_of(self.most, words)
-        family = family_room(self.most, words)
+        family = family_room(self.most, words, self.streams.keys.allowed)
         stop = np.array([0, work], np.int64)
         with self.deadline.watched(lambda: stop.put(0, 1)):
             status, value = cheapest_first(kept, self.streams, family, limit, stop)

@@ -26,6 +26,7 @@ from solvers.jtree.partials import join_costs, least_cpu_of_all
 from solvers.jtree.registry import module_of
 from solvers.jtree.search import Problem
 from solvers.jtree.star import best_of_star
+from solvers.jtree.with_caches import least_with_caches
 from solvers.model.attributes import Attributes
 from solvers.model.cost import CostModel
 from solvers.model.graph import Edge, JoinGraph
@@ -107,7 +108,9 @@ def warm(large: bool = True) -> None:
         exact(Problem(dense), Deadline.after(ENOUGH))
         star = CostModel(replace(_graph([(0, i) for i in range(1, SMALL)]), observed=()), Costs())
         best_of_star(star, Deadline.after(ENOUGH))
-        cheapest(Ledger(star), 1.0, replace(Deadline.after(ENOUGH), granted=QUICK))
+        quick = replace(Deadline.after(ENOUGH), granted=QUICK)
+        cheapest(Ledger(star), 1.0, quick)
+        least_with_caches(star, _attributes(star.graph), 1.0, quick)
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ def _least(problem: Problem, outcome: Outcome, deadline: Deadline) -> float:
     if problem.options.method.can.compiled is Compiled.NONE and outcome.cached is None:
         return least_cpu(problem.model)
     tree = outcome.tree
-    least = least_of_all(problem, tree, deadline)
+    least = least_of_all(problem, tree, deadline).cpu
     if tree.best.cpu > least * ROUNDED and (joint := chosen_together(problem, deadline)) is not None:
         least = max(least, joint.least_cpu)
     return least

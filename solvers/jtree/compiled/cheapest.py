@@ -19,7 +19,24 @@ import numpy as np
 from solvers.jtree.compiled.compiling import Ints, released
 from solvers.jtree.compiled.cost import pair_excess
 from solvers.jtree.compiled.families import DONE, NO_ROOM, STOPPED, Family, joins_with
-from solvers.jtree.compiled.kept import HEAPED, TAKEN, WORK, Kept, Streams, between, is_all, kept_cost, note, offer, pop, share, start
+from solvers.jtree.compiled.kept import (
+    HEAPED,
+    TAKEN,
+    WORK,
+    Kept,
+    Streams,
+    between,
+    is_all,
+    kept_cost,
+    keys_from,
+    look_at_keys,
+    missing,
+    note,
+    offer,
+    pop,
+    share,
+    start,
+)
 
 __all__ = ["cheapest_first", "pairs_with"]
 
@@ -40,7 +57,8 @@ def pairs_with(kept: Kept, streams: Streams, a: int, limit: float) -> bool:
             continue
         kept.counts[WORK] += 4
         joined = size[a] * size[b] * between(streams, mask, a, b)
-        if not (note(kept, a, least[b], joined) and note(kept, b, least[a], joined)):
+        from_a, from_b = missing(kept, a, keys_from(streams, mask, a, b)), missing(kept, b, keys_from(streams, mask, b, a))
+        if not (note(kept, a, least[b], joined * from_a) and note(kept, b, least[a], joined * from_b)):
             return False
         for w in range(words):
             whole[w] = mask[a, w] | mask[b, w]
@@ -70,6 +88,7 @@ def cheapest_first(kept: Kept, streams: Streams, family: Family, limit: float, s
             continue
         kept.taken[a] = True
         kept.order[counts[TAKEN]] = a
+        look_at_keys(kept, streams, a)
         status = DONE
         if is_all(streams, kept.mask[a]):
             counts[TAKEN] += 1

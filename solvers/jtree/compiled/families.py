@@ -17,9 +17,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from solvers.jtree.compiled.cached_families import (
+    Looking,
+    blocks_beside,
+    cached_ways_out,
+    least_of_cached_family,
+    look_between,
+    looking_room,
+    relaxed_pipelines,
+)
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, released
 from solvers.jtree.compiled.cost import weighted
-from solvers.jtree.compiled.kept import TAKEN, WORK, Kept, Streams, as_input, between, kept_cost, offer, share, smallest_beside
+from solvers.jtree.compiled.kept import TAKEN, WORK, Kept, Streams, as_input, between, kept_cost, keys_from, missing, offer, share, smallest_beside
 from solvers.jtree.compiled.sets import lowest
 from solvers.jtree.compiled.unions import backwards, union_figures
 
@@ -37,6 +46,7 @@ __all__ = [
     "least_of_family",
     "list_usable",
     "most_wanted",
+    "pipelines",
     "price",
     "unions_of_family",
     "ways_out",
@@ -45,6 +55,7 @@ __all__ = [
 MOST_BLOCKS = 12  # of a family: 4,096 unions
 DONE, NO_ROOM, STOPPED = 0, 1, 2  # how it ended
 SCANNED, LISTED_AT_ONCE = 64, 8  # unions and candidates that count as one step of work
+CACHED_WORK = 3  # times as much, where caches are allowed: a pass for each pipeline
 
 
 class Family(NamedTuple):
@@ -67,6 +78,8 @@ class Family(NamedTuple):
     hashed: Ints
     rows: Floats
     """[k, c]: the selectivity between block k and candidate c; infinity where no predicate joins them."""
+    firsts: Floats
+    """[k, c]: what the join of the two counts for as the candidate's first partial result."""
     listed: Ints
     """The candidates."""
     out: Ints
@@ -89,15 +102,18 @@ class Family(NamedTuple):
     leaving: Ints
     best: Ints
     factor: Floats
+    looking: Looking
+    """Room for what caches change, where they are allowed."""
     wide: Floats
     """One figure: what joins of more than MOST_BLOCKS blocks cost at least, of those that were met."""
 
 
 @released
-def family_room(most: int, words: int) -> Family:
+def family_room(most: int, words: int, cached: bool = False) -> Family:
     """Room for families from up to `most` candidates."""
     m, unions = MOST_BLOCKS + 1, 1 << MOST_BLOCKS
     frames = most + MOST_BLOCKS + 2
+    looking = looking_room(most if cached else 0, m, unions)
     return Family(
         chosen=np.zeros(m, np.int64),
         union=np.zeros((m + 1, words), np.int64),
@@ -111,6 +127,7 @@ def family_room(most: int, words: int) -> Family:
         beside=np.zeros(m, np.int64),
         hashed=np.zeros(m, np.int64),
         rows=np.empty((m, most)),
+        firsts=np.empty((m, most)),
         listed=np.empty(most, np.int64),
         out=np.zeros(most, np.int64),
         usable=np.zeros(most, np.bool_),
@@ -127,6 +144,7 @@ def family_room(most: int, words: int) -> Family:
         leaving=np.empty(unions, np.int64),
         best=np.empty(unions, np.int64),
         factor=np.empty(unions),
+        looking=looking,
         wide=np.full(1, np.inf),
     )
 
@@ -155,7 +173,8 @@ def candidates(kept: Kept, streams: Streams, family: Family, a: int, limit: floa
             continue
         first = smallest_beside(kept, b, limit - own[a] - own[b])
         if share(around, a, mask, b):
-            first = min(first, kept.size[a] * kept.size[b] * between(streams, mask, a, b))
+            joined = kept.size[a] * kept.size[b] * between(streams, mask, a, b)
+            first = min(first, joined * missing(kept, b, keys_from(streams, mask, b, a)))
         if floor + own[b] + made * kept.pace[b] * first <= limit:
             family.listed[many] = b
             many += 1
@@ -173,8 +192,9 @@ def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many
         other = family.chosen[k]
         family.beside[k] &= (1 << m) - 1
         family.hashed[k] &= (1 << m) - 1
-        both = np.inf
+        one, two = np.inf, np.inf
         if share(around, other, mask, b):
+            family.looking.keys[k, m], family.looking.keys[m, k] = keys_from(streams, mask, other, b), keys_from(streams, mask, b, other)
             family.cross[k, m] = family.cross[m, k] = between(streams, mask, other, b)
             both = size[other] * size[b] * family.cross[k, m]
             grown *= family.cross[k, m]
@@ -183,8 +203,9 @@ def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many
             if share(equal, other, mask, b):
                 family.hashed[k] |= 1 << m
                 family.hashed[m] |= 1 << k
-        family.inside[m + 1, k] = min(family.inside[m, k], both)
-        nearest = min(nearest, both)
+            one, two = both * missing(kept, other, family.looking.keys[k, m]), both * missing(kept, b, family.looking.keys[m, k])
+        family.inside[m + 1, k] = min(family.inside[m, k], one)
+        nearest = min(nearest, two)
     family.inside[m + 1, m] = nearest
     family.size[m + 1] = grown * (family.size[m] if m else 1.0)
     family.total[m + 1] = kept.own[b] + (family.total[m] if m else 0.0)
@@ -195,8 +216,10 @@ def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many
     row = family.rows[m]
     for c in range(many):
         other = family.listed[c]
-        joined = share(around, other, mask, b) and not share(mask, other, mask, b)
-        row[c] = between(streams, mask, b, other) if joined else np.inf
+        row[c], family.firsts[m, c] = np.inf, np.inf
+        if share(around, other, mask, b) and not share(mask, other, mask, b):
+            row[c] = between(streams, mask, b, other)
+            family.firsts[m, c] = size[b] * size[other] * row[c] * look_between(kept, streams, family, m, c)
 
 
 @released
@@ -208,10 +231,7 @@ def ways_out(kept: Kept, family: Family, m: int, many: int) -> None:
     for c in range(many):
         if not family.usable[c]:
             continue
-        beside = 0
-        for k in range(m):
-            if family.rows[k, c] < np.inf:
-                beside |= 1 << k
+        beside = blocks_beside(family, m, c)
         factor[0] = kept.size[family.listed[c]]
         for u in range(1, full + 1):
             k = lowest(u)
@@ -259,8 +279,7 @@ def list_usable(kept: Kept, family: Family, m: int, many: int, limit: float, mad
             # Its first partial result is its join with a block or with another candidate, which has to be paid for as well.
             first = smallest_beside(kept, b, left - kept.own[b])
             for k in range(m):
-                if family.rows[k, c] < np.inf:
-                    first = min(first, kept.size[b] * kept.size[family.chosen[k]] * family.rows[k, c])
+                first = min(first, family.firsts[k, c])
             family.low[c] = kept.own[b] + made * kept.pace[b] * first
     return some
 
@@ -281,19 +300,23 @@ def most_wanted(kept: Kept, family: Family, m: int, many: int) -> int:
 
 
 @released
-def branch(kept: Kept, family: Family, depth: int, many: int, limit: float, made: float) -> None:
+def branch(kept: Kept, streams: Streams, family: Family, depth: int, many: int, limit: float) -> None:
     """Open branching number `depth`: on which candidate, if any larger family than this one may be within the limit."""
-    m = family.blocks_at[depth]
+    m, made = family.blocks_at[depth], streams.weights.join + streams.weights.probe
     family.tried[depth], family.about[depth] = 0, -1
     kept.counts[WORK] += 1 + many * (m + 1) // LISTED_AT_ONCE
     if not list_usable(kept, family, m, many, limit, made):
         return
     unions_of_family(family, m)
     changed, least = True, 0.0
-    kept.counts[WORK] += (np.sum(family.usable[:many]) + m << m) // SCANNED
+    kept.counts[WORK] += ((np.sum(family.usable[:many]) + m << m) // SCANNED) * (CACHED_WORK if streams.keys.allowed else 1)
     while changed:
-        ways_out(kept, family, m, many)
-        least = least_of_family(kept, family, m, made)
+        if streams.keys.allowed:
+            cached_ways_out(kept, family, m, many)
+            least = least_of_cached_family(kept, family, m, made)
+        else:
+            ways_out(kept, family, m, many)
+            least = least_of_family(kept, family, m, made)
         changed = False
         for c in range(many):
             if family.usable[c] and least + family.low[c] > limit:
@@ -308,6 +331,18 @@ def branch(kept: Kept, family: Family, depth: int, many: int, limit: float, made
 
 
 @compiled
+def pipelines(streams: Streams, family: Family, m: int) -> tuple[float, float]:
+    """Of a join of the family's first m blocks, in the best orders: what the first probe of every pipeline costs, and what all of them do."""
+    unions_of_family(family, m)
+    backwards(m, family.sizes, family.reaches, family.hashes, streams.weights, family.to_go, family.following)
+    first, every = 0.0, 0.0
+    for k in range(m):
+        first += family.block_pace[k] * weighted(streams.weights.probe, family.block_size[k])
+        every += family.block_pace[k] * family.to_go[1 << k]
+    return first, every
+
+
+@compiled
 def price(kept: Kept, streams: Streams, family: Family, m: int, limit: float) -> bool:
     """Offer the join of the family's m blocks where it is within the limit. False where there is no room."""
     made = streams.weights.join + streams.weights.probe
@@ -318,12 +353,15 @@ def price(kept: Kept, streams: Streams, family: Family, m: int, limit: float) ->
     after = kept_cost(streams, family.union[m], family.size[m] * pace)
     if cost + after > limit:
         return True
-    unions_of_family(family, m)
-    backwards(m, family.sizes, family.reaches, family.hashes, streams.weights, family.to_go, family.following)
     cost = after
     for k in range(m):
         keep = streams.weights.indexed if family.hashed[k] else streams.weights.append
-        cost += kept.least[family.chosen[k]] + family.block_pace[k] * (family.to_go[1 << k] + weighted(keep, family.block_size[k]))
+        cost += kept.least[family.chosen[k]] + family.block_pace[k] * weighted(keep, family.block_size[k])
+    first, probes = pipelines(streams, family, m)
+    if streams.keys.allowed:
+        # What an input has new is sent to a probe or looked up, which costs as much.
+        probes = first + relaxed_pipelines(kept, streams, family, m, probes - first, limit - cost - first)
+    cost += probes
     return cost > limit or offer(kept, family.chosen, m, family.union[m], family.size[m], cost)
 
 
@@ -334,11 +372,10 @@ def joins_with(kept: Kept, streams: Streams, family: Family, a: int, limit: floa
     many = candidates(kept, streams, family, a, limit) if kept.own[a] <= limit else 0
     if many < 2:
         return DONE
-    made = streams.weights.join + streams.weights.probe
     add_block(kept, streams, family, 0, a, many)
     depth, status = 1, DONE
     family.blocks_at[1] = 1
-    branch(kept, family, 1, many, limit, made)
+    branch(kept, streams, family, 1, many, limit)
     while depth:
         m, c = family.blocks_at[depth], family.about[depth]
         family.tried[depth] += 1
@@ -360,6 +397,6 @@ def joins_with(kept: Kept, streams: Streams, family: Family, a: int, limit: floa
             family.out[c] = depth
         depth += 1
         family.blocks_at[depth] = m
-        branch(kept, family, depth, many, limit, made)
+        branch(kept, streams, family, depth, many, limit)
     family.out[:many] = 0
     return status

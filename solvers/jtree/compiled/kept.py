@@ -14,7 +14,8 @@ import numpy as np
 
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, released
 from solvers.jtree.compiled.cost import Weights, weighted
-from solvers.jtree.compiled.sets import lowest
+from solvers.jtree.compiled.key_classes import KeyClasses, rarest_key
+from solvers.jtree.compiled.sets import MAX_BITS, lowest
 
 __all__ = [
     "COUNT",
@@ -29,6 +30,9 @@ __all__ = [
     "is_all",
     "keeping",
     "kept_cost",
+    "keys_from",
+    "look_at_keys",
+    "missing",
     "note",
     "offer",
     "place_of_set",
@@ -40,7 +44,7 @@ __all__ = [
     "start",
 ]
 
-WORD = 62  # streams of a machine word, with a sign
+WORD = MAX_BITS  # streams of a machine word
 COUNT, TAKEN, STEPS, LISTED, HEAPED, WORK = 0, 1, 2, 3, 4, 5  # places of `Kept.counts`
 _MIXED = 0x1E3779B97F4A7C15  # odd, spreads neighbouring sets over the table
 
@@ -61,6 +65,8 @@ class Streams(NamedTuple):
     """As `Ledger` has them: of what is above the base."""
     base: float
     """The least of keeping a tuple."""
+    keys: KeyClasses
+    """What caches are looked up by, where they are allowed."""
 
 
 class Kept(NamedTuple):
@@ -76,6 +82,8 @@ class Kept(NamedTuple):
     """The least excess of making it and keeping it, so far; final once it is taken."""
     own: Floats
     """`as_input` of a set that is taken."""
+    rarest: Floats
+    """Of a set that is taken: the fewest new keys a second of a cache that is looked up by it; infinity where there are no caches."""
     taken: Flags
     order: Ints
     """The sets that are taken, by rising cost."""
@@ -107,6 +115,7 @@ def room_of(most: int, words: int) -> Kept:
         pace=np.empty(most),
         least=np.empty(most),
         own=np.empty(most),
+        rarest=np.full(most, np.inf),
         taken=np.zeros(most, np.bool_),
         order=np.empty(most, np.int64),
         made_of=np.full(most, -1, np.int64),
@@ -176,6 +185,31 @@ def between(streams: Streams, mask: Ints, a: int, b: int) -> float:
                 if mask[a, j // WORD] >> (j % WORD) & 1:
                     product *= selectivity[e]
     return product
+
+
+@compiled
+def keys_from(streams: Streams, mask: Ints, a: int, b: int) -> float:
+    """At least so many new keys a second has a lookup by what A has, of a run with B in it; infinity where there is none."""
+    keys = streams.keys
+    if not keys.allowed:
+        return np.inf
+    most, product, fastest = 0.0, keys.scarce, 0.0
+    for w in range(mask.shape[1]):
+        left = mask[a, w]
+        while left:
+            i = w * WORD + lowest(left)
+            left &= left - 1
+            own = 0.0
+            for e in range(keys.first_predicate[i], keys.first_predicate[i + 1]):
+                j = keys.ends[e]
+                if mask[b, j // WORD] >> (j % WORD) & 1:
+                    most = max(most, keys.new_here[e])
+                    if keys.values[e] > 0.0:
+                        own = max(own, 1.0) * keys.values[e]
+            if own > 0.0:
+                product *= min(max(1.0, streams.tuples[i]), own)
+                fastest = max(fastest, streams.pace[i])
+    return float(max(most, product * fastest))
 
 
 @compiled
@@ -263,6 +297,20 @@ def as_input(kept: Kept, streams: Streams, s: int) -> float:
     """What a set costs at least as an input of a join of three or more: with all below it, kept, sent to its first probe."""
     rate = kept.size[s] * kept.pace[s]
     return float(kept.least[s] + weighted(keeping(kept, streams, s) + streams.weights.probe, rate))
+
+
+@compiled
+def look_at_keys(kept: Kept, streams: Streams, s: int) -> None:
+    """Work out by how rare a key a set may look caches up, where there are any."""
+    if streams.keys.allowed:
+        kept.rarest[s] = rarest_key(streams.keys, kept.mask[s])
+
+
+@compiled
+def missing(kept: Kept, s: int, new_keys: float) -> float:
+    """The share of a set's lookups that miss at least, where so many of their keys are new a second."""
+    lookups, new = kept.size[s] * kept.pace[s], max(new_keys, kept.rarest[s])
+    return float(new / lookups) if new < lookups else 1.0
 
 
 @compiled

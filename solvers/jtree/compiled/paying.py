@@ -17,13 +17,22 @@ from __future__ import annotations
 import numpy as np
 
 from solvers.jtree.compiled.cached import KeyPredicates, classify, least_new_keys, no_classes
-from solvers.jtree.compiled.compiling import Floats, Ints, released
+from solvers.jtree.compiled.compiling import Floats, Ints, compiled, released
 from solvers.jtree.compiled.cost import Prices
 from solvers.jtree.compiled.sets import Sets, lowest, place_of
 
-__all__ = ["cache_could_pay"]
+__all__ = ["SLACK", "cache_could_pay", "saved_by_lookup"]
 
 SLACK = 1e-9  # relative: sums that differ by less are left to those who add them up exactly
+
+
+@compiled
+def saved_by_lookup(new_keys: float, pace: float, size: float, run: float, put_in: float, probe: float) -> float:
+    """What a lookup saves at most, below 0 where it loses: pipeline k, of this pace, comes with size(U) tuples per 1/T of which so many keys a second
+    are new; `run` is what the partial results cost that a hit spares, per 1/T, and `put_in` what it costs to put all results into the cache."""
+    lookups = size * pace
+    miss = min(1.0, new_keys / lookups) if lookups > 0.0 else 1.0
+    return pace * ((1.0 - miss) * run - miss * (put_in + probe * size))
 
 
 @released
@@ -77,11 +86,9 @@ def cache_could_pay(sets: Sets, prices: Prices, predicates: KeyPredicates, input
             if segment & (segment - 1) and places[segment] >= 0 and least[union] < np.inf:
                 new_keys = least_new_keys(predicates, known, visited, segment, sets.mask[places[visited]], sets.mask[places[segment]], part)
                 for k in range(m if new_keys >= 0.0 else 0):
-                    lookups = size * paces[inputs[k]]
-                    if visited >> k & 1 and lookups > 0.0:
-                        miss = min(1.0, new_keys / lookups)
-                        lost = miss * (update * sizes[places[union]] + probe * size)
-                        saves[segment, k] = max(saves[segment, k], paces[inputs[k]] * ((1.0 - miss) * made * least[union] - lost))
+                    if visited >> k & 1:
+                        saved = saved_by_lookup(new_keys, paces[inputs[k]], size, made * least[union], update * sizes[places[union]], probe)
+                        saves[segment, k] = max(saves[segment, k], saved)
             segment = (segment - 1) & ~visited & every
     for segment in range(1, every):
         if not saves[segment].any():

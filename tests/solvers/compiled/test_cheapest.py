@@ -248,7 +248,7 @@ def test_joins_with_and_branch_and_price_and_most_wanted_meet_every_join_of_stre
                 assert kept.least[place] == pytest.approx(wanted, rel=1e-9)
     assert price(kept, streams, family, 3, 0.0)  # nothing is within a limit of nothing: nothing to make room for
     family.blocks_at[1] = 1
-    branch(kept, family, 1, 0, 1e9, streams.weights.join)
+    branch(kept, streams, family, 1, 0, 1e9)
     assert family.about[1] == -1  # without candidates there is nothing to branch on
 
 

@@ -1,0 +1,110 @@
+"""A lower bound of the CPU of all plans, those with caches included, for graphs of any size.
+
+Problem: a lower bound of the CPU of every join tree, with every probe order and every choice of caches. Method: caches answer runs of two probes or
+more inside joins of three inputs or more, so only such joins cost less with them. The search by rising cost (`cheapest_first`) is run with prices of
+these that no choice of caches goes below (`compiled.cached_families`), from the plan that is known. Where its bound reaches that plan, no cache pays
+in any tree, and the plan is the best of all.
+
+Guarantee: never above the CPU of any plan. Nothing is said where `cheapest_first` says nothing: observed sub-joins, tables, graphs that are not
+connected. Complexity: that of `cheapest_first`; work is counted by the seconds granted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from solvers.common.deadline import Deadline
+from solvers.common.tolerances import SUMMED_DOWN
+from solvers.jtree.cheapest_first import cheapest
+from solvers.jtree.compiled.key_classes import KeyClasses
+from solvers.jtree.compiled.ledger import Ledger
+from solvers.model.attributes import Attribute, Attributes
+from solvers.model.cost import CostModel
+
+__all__ = ["LeastWithCaches", "key_classes", "least_with_caches"]
+
+SHARE = 0.8  # of the time that is left; the rest is for choosing caches
+
+
+@dataclass(frozen=True, slots=True)
+class LeastWithCaches:
+    """What is known of the CPU of all plans."""
+
+    cpu: float
+    """No plan needs less; 0 where nothing is known."""
+    cut: bool
+    """Whether the clock ended the search, not its work."""
+
+
+def least_with_caches(model: CostModel, attributes: Attributes, enough: float, deadline: Deadline) -> LeastWithCaches:
+    """A lower bound of the CPU of every plan; a bound above `enough`, the CPU of a plan that is known or a cap, would be of no more use."""
+    ledger = Ledger(model)
+    known = enough - ledger.common
+    if not math.isfinite(enough) or known <= 0.0 or deadline.expired():
+        return LeastWithCaches(0.0, False)
+    found = cheapest(ledger, known, deadline, SHARE, keys=key_classes(attributes, model.costs.insert + model.costs.delete))
+    return LeastWithCaches((ledger.common + found.bound) * SUMMED_DOWN if found.bound else 0.0, found.cut)
+
+
+def key_classes(attributes: Attributes, update: float) -> KeyClasses:
+    """What caches may be looked up by; `update` is what a tuple costs that is put into one."""
+    graph, distinct = attributes.graph, attributes.distinct
+    n = len(graph)
+    members = _classes(attributes)
+    number = {a: k for k, listed in enumerate(members) for a in listed}
+    # Parts of a key that have less than one value make it rarer than its rarest part: all of them count, whatever the key.
+    scarce = math.prod(min(1.0, distinct[a]) for a in number)
+    pace = {a: scarce * distinct[a] / graph.window_seconds[a[0]] for a in number}
+    slowest = [sorted((pace[a], a[0]) for a in listed) for listed in members]
+    predicates = Counter(number[left] for left, _, equality in attributes.sides if equality)
+    new_values: list[dict[int, float]] = [{} for _ in range(n)]
+    for a, k in number.items():
+        new_values[a[0]][k] = min(new_values[a[0]].get(k, math.inf), pace[a])
+    rows: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+    for p, (left, right, _) in enumerate(attributes.sides):
+        rows[left[0]].append((p, 0))
+        rows[right[0]].append((p, 1))
+    listed_at = {end: e for e, end in enumerate(end for row in rows for end in row)}
+    ends, reverse, classes, new_here, values = [], [], [], [], []
+    for p, side in listed_at:
+        left, right, equality = attributes.sides[p]
+        here, there = (right, left) if side else (left, right)
+        k = number[here] if equality else -1
+        ends.append(there[0])
+        reverse.append(listed_at[p, 1 - side])
+        classes.append(k)
+        new_here.append(math.inf if k < 0 else next(value for value, stream in slowest[k] if stream != there[0]))
+        values.append(max(1.0, distinct[here]) if predicates[k] == 1 else 0.0)
+    return KeyClasses(
+        allowed=True,
+        first=np.cumsum([0, *map(len, new_values)], dtype=np.int64),
+        class_of=np.array([k for row in new_values for k in row], np.int64),
+        new_values=np.array([value for row in new_values for value in row.values()], np.float64),
+        first_predicate=np.cumsum([0, *map(len, rows)], dtype=np.int64),
+        ends=np.array(ends, np.int64),
+        reverse=np.array(reverse, np.int64),
+        predicate_class=np.array(classes, np.int64),
+        new_here=np.array(new_here, np.float64),
+        values=np.array(values, np.float64),
+        scarce=scarce,
+        update=update,
+        listed=np.empty(n, np.int64),
+        owner=np.full(n, -1, np.int64),
+        least=np.empty(len(members)),
+    )
+
+
+def _classes(attributes: Attributes) -> list[list[Attribute]]:
+    """The attributes of equalities, those that equalities connect in any way together."""
+    found: dict[Attribute, list[Attribute]] = {}
+    for left, right, equality in attributes.sides:
+        if equality:
+            one, other = found.setdefault(left, [left]), found.setdefault(right, [right])
+            if one is not other:
+                one += other
+                found.update(dict.fromkeys(other, one))
+    return [sorted(listed) for a, listed in sorted(found.items()) if a == min(listed)]
