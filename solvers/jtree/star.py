@@ -23,7 +23,7 @@ import numpy as np
 from models.plan import Proof
 from models.request import Objective
 from solvers.common.deadline import Deadline
-from solvers.common.tolerances import SUMMED_DOWN
+from solvers.common.tolerances import ROUNDING, SUMMED_DOWN
 from solvers.jtree.compiled.compiling import Floats
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.stars import ENDED, Labels, Leaves, chains_of_star, label_room
@@ -44,7 +44,6 @@ MAX_SETS = 20_000  # of leaves, as many of each kind as one likes: a tenth of a 
 MOST_LABELS = 200_000
 WORK = 20_000_000  # steps of each search: about half a second
 HUGE = 1e200  # an excess from which sizes may leave the range of a double
-PROVEN = 1e-9  # of the CPU: a bound that is so near is the plan's own
 NEAR = 1e-3  # of the CPU between a bound and a plan, which searches over all connected sets seldom have for a star of this size
 ROOM = 1.0 + 1e-12  # of the cap on memory, for rounding: whether a plan fits is decided on its priced figures
 
@@ -58,7 +57,7 @@ class BestOfStar:
 
     @property
     def proven(self) -> bool:
-        return self.point.cpu - self.bound <= PROVEN * self.bound
+        return self.point.cpu - self.bound <= ROUNDING * self.bound
 
 
 def star(problem: Problem, deadline: Deadline) -> Found | None:
