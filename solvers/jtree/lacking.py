@@ -2,7 +2,8 @@
 
 Problem: where nothing fits the caps, the least CPU, the least memory, each under the other's cap, and by which factor all rates would have to shrink;
 where something fits, how far they may grow. Method: each answer is a search of its own (`parts.Solver.points`); the factor by a series of them at
-rising rates. Guarantee: exact, each as far as its search ended. Complexity: five to a dozen exact searches.
+rising rates. What an earlier answer settles is not searched again. Guarantee: exact, each as far as its search ended. Complexity: four to ten exact
+searches.
 """
 
 from __future__ import annotations
