@@ -99,14 +99,13 @@ def calibration(priced: Priced, measured: Measured, error: float) -> float:
     """What the measured CPU is as a multiple of the CPU by the cost constants; 1 where nothing depends on it, or it cannot be told.
 
     It matters where there is a cap on CPU. A pipeline that uses all the CPU there is might use more, so less than the constants say is
-    believed only clearly below the cap. Where nothing is shed, besides, only where the constants would have it over the cap, and results are
-    not missing. What sheds is within the cap by the constants, whatever they are: there it would shed too much for ever.
+    believed only clearly below the cap, and where results are not missing.
     """
     cap, said, used = priced.problem.caps.cpu, priced.cpu, measured.cpu
     if math.isinf(cap) or not used or not said > 0.0 or not is_off(said, used, error):
         return 1.0
     lacking = measured.output_rate is not None and measured.output_rate < priced.output_rate * (1.0 - error)
-    if used < said and (used * (1.0 + error) > cap or (priced.shared is None and (said <= cap or lacking))):
+    if used < said and (said <= cap or used * (1.0 + error) > cap or lacking):
         return 1.0
     factor = used / said
     return factor if math.isfinite(factor) and factor > 0.0 else 1.0

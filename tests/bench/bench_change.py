@@ -26,7 +26,6 @@ import os
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before polars is read: a worker has one, too
 
 import json
-import math
 import statistics
 import sys
 import tempfile
@@ -216,12 +215,12 @@ def _filling(window: float) -> list[tuple[float, float]]:
 
 
 def _ratios(figures: Sequence[Figure], undisturbed: Sequence[Figure], what: str) -> str:
-    """Each batch against those that merge pieces or not, as it does itself."""
+    """Each batch against those that merge pieces or not, as it does itself; against all where there are none of its kind."""
+    values = [getattr(figure, what) for figure in undisturbed]
     usual = {
-        merges: statistics.median([getattr(figure, what) for figure in undisturbed if figure.merges == merges] or [math.nan])
-        for merges in (False, True)
+        merges: statistics.median([getattr(figure, what) for figure in undisturbed if figure.merges == merges] or values) for merges in (False, True)
     }
-    found, noise = ([r for f in listed if not math.isnan(r := getattr(f, what) / usual[f.merges])] for listed in (figures, undisturbed))
+    found, noise = ([getattr(figure, what) / usual[figure.merges] for figure in listed] for listed in (figures, undisturbed))
     said = [f"{sum(ratio > LITTLE for ratio in ratios)} of {len(ratios)} above {LITTLE}, {max(ratios):.2f} at most" for ratios in (found, noise)]
     usually = f"usually {usual[False]:.3f}, {usual[True]:.3f} where pieces are merged"
     return f"{what}: {usually}; {statistics.median(found):.2f} times that in the median, {said[0]} (undisturbed batches: {said[1]})"

@@ -320,18 +320,6 @@ def test_measured_cpu_well_below_the_cap_keeps_a_plan_that_the_constants_find_to
     assert asked(running, tight, measured=lagging).kind is ChangeKind.ALLOCATION
 
 
-def test_a_plan_that_sheds_and_takes_much_less_than_the_cap_sheds_less() -> None:
-    """By the constants an allocation takes all there is, whatever they are: only what is measured says that they are too high."""
-    request = chain(options={"method": "mjoin"}, resources={"cpu": plan(chain(options={"method": "mjoin"})).cost.cpu / 2})
-    running = plan(request)
-    assert running.allocation is not None
-    answer = asked(running, request, measured={"cpu": 0.6 * running.allocation.cpu, "output_rate": 0.5 * running.allocation.throughput})
-    assert answer.kind is ChangeKind.ALLOCATION and answer.gain > 0.2
-    assert answer.plan.allocation is not None and answer.plan.allocation.throughput > 1.2 * running.allocation.throughput
-    # Near the cap nothing is known of what it would take with more.
-    assert asked(running, request, measured={"cpu": 0.97 * running.allocation.cpu}).decision is Decision.KEEP
-
-
 def test_an_overload_is_met_with_an_allocation_and_taken_back_when_it_is_over() -> None:
     calm = chain(resources={"cpu": plan(chain()).cost.cpu * 1.5})
     running = plan(calm)
