@@ -20,7 +20,7 @@ from tests.bench.bench_truth import BATCH, MEASURED, spearman
 from tests.bench.evidence import AGREES, DIFFERS, IN_KIND, Claim, Figure, Findings, NotAtHandError, Part, Section, Table, line, load
 from tests.bench.evidence_operator import PAIRS, Values
 from tests.bench.evidence_page import written
-from tests.bench.evidence_peers import QUERIES, _row, flink_job
+from tests.bench.evidence_peers import QUERIES, Ran, _row, flink_job, once
 from tests.bench.evidence_scale import placed
 from tests.bench.operator_paper5 import held_back
 from tests.bench.quoted import quotable, quotes_in, renewed
@@ -229,6 +229,20 @@ def test_of_a_peer_that_was_ended_the_page_says_more_than() -> None:
     ended, broken_off = (Watched(ended, 10.0, 30.0, 2e9, 5e6) for ended in (True, False))
     assert _row("peer", ended, 1000.0, 10.0) == ["peer", "100", "30", "3.0", "2,000", "5"]
     assert _row("peer", broken_off, 1000.0, 10.0) == ["peer", "< 100", "> 30", "> 3.0", "> 2,000", "> 5"]
+
+
+def test_engines_that_ran_before_a_run_was_broken_off_are_not_run_again(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    def run() -> Ran:
+        ran.append("run")
+        return Ran(Watched(True, 1.0, 2.0, 3.0, 4.0), (5, 2**70))
+
+    first = once(tmp_path / "begun.json", "stem", run)
+    assert once(tmp_path / "begun.json", "stem", run) == first
+    assert ran == ["run"]
+    assert once(tmp_path / "begun.json", "other", run) == first
+    assert ran == ["run", "run"]
 
 
 def test_flink_is_given_one_bound_on_event_times_a_join_and_all_windows() -> None:

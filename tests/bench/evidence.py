@@ -32,6 +32,7 @@ __all__ = [
     "judged",
     "kept_of",
     "line",
+    "this_commit",
 ]
 
 AGREES, IN_KIND, DIFFERS = "agrees", "agrees in kind", "differs"

@@ -29,7 +29,7 @@ from models.request import PlanRequest
 from solvers.planner import plan as planned
 from tests.bench.bench_native import cheapest_order, orders
 from tests.bench.bench_stem import CHAIN, Flow, request_of, write
-from tests.bench.evidence import AGREES, DIFFERS, IN_KIND, Claim, Findings, Part, Section, Table, judged
+from tests.bench.evidence import AGREES, DIFFERS, IN_KIND, Claim, Findings, Part, Section, Table, judged, this_commit
 from tests.bench.watched import FailedError, Watched, watched
 
 __all__ = ["SECTION"]
@@ -212,12 +212,28 @@ def runs(folder: Path, query: Query, quick: bool) -> Iterator[tuple[str, Callabl
             yield title, partial(run_flink, folder, query, order, backend, limit)
 
 
+def once(file: Path, title: str, run: Callable[[], Ran]) -> Ran:
+    """The run, or what is kept of it in the file: a part that was broken off goes on with the engines that are left."""
+    known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    if title in known:
+        figures, rows = known[title]
+        return Ran(Watched(**figures), tuple(rows) if rows else None)
+    ran = run()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(".draft")
+    draft.write_text(json.dumps(known | {title: [asdict(ran.figures), ran.rows]}), encoding="utf-8")
+    draft.rename(file)
+    return ran
+
+
 def compared(name: str, quick: bool) -> Findings:
     query = QUERIES[name]
     seconds = query.quick_seconds if quick else query.seconds
     arrived = sum(flow.rate for flow in query.flows.values()) * seconds
     found: dict[str, Ran] = {}
     failed: dict[str, str] = {}
+    # By the commit: what another version of the code measured is not taken for this one's.
+    begun = ROOT / "build" / "report" / f"peers-{name.split()[0].strip(',')}-{seconds:g}-{this_commit()}.json"
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         written(folder, query, seconds)
@@ -226,10 +242,11 @@ def compared(name: str, quick: bool) -> Findings:
         batch = [f"{arrived / (time.monotonic() - began):,.0f}", f"{time.process_time() - used:.0f}"]
         for title, run in runs(folder, query, quick):
             try:
-                found[title] = run()
+                found[title] = once(begun, title, run)
             except FailedError as error:
                 failed[title] = str(error)
             print(f"   {name}, {title}: {found.get(title, failed.get(title))}", flush=True)
+    begun.unlink(missing_ok=True)
     stem = found[STEM].figures.cpu
     rows = [_row(title, ran.figures, arrived, stem) for title, ran in found.items()]
     rows += [[title, "failed", "", "", "", ""] for title in failed]

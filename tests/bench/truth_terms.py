@@ -122,7 +122,8 @@ def terms(quick: bool) -> Findings:
         [],
         [
             f"Fitted with both: {fitted['step'] * 1e3:.2f} ms a step and {fitted['piece'] * 1e3:.3f} ms a piece, in every batch, whatever the "
-            "rows. Pieces are counted as a window's batches and one; the operator merges few here. The price has neither: it is per tuple and "
+            "rows. Pieces are counted as a window's batches and one; the operator merges few here. Over few queries the two are hard to tell apart, "
+            "since windows are much alike, and which of them takes more off changes from run to run. The price has neither: it is per tuple and "
             "knows no batches, so plans with many steps (an mjoin of n streams has n·(n − 1)) are priced too low. To be in the price they would "
             "have to be in every search's cost of a step, with the length of a batch in the request."
         ],
