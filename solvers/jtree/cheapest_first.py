@@ -38,6 +38,7 @@ CLOSE = 0.02  # of the known plan's excess between a bound and the next limit, f
 MOST_SECONDS = 20.0
 SETS_PER_SECOND = 200_000
 MOST_SETS = 1_000_000
+ROOM = 64  # times as many sets as a small graph has: room for the many ways to make one comes with it
 COMPLETED = 6  # of the largest sets that are made into plans
 HUGE = 1e100  # an excess from which sizes may leave the range of a double
 LEAST_STREAMS = 3
@@ -95,7 +96,7 @@ def cheapest(ledger: Ledger, known: float, deadline: Deadline, share: float = 1.
         return Cheapest(0.0, ())
     seconds = min(deadline.granted * share, MOST_SECONDS)
     searching = deadline.share(share)
-    most = min(MOST_SETS, int(SETS_PER_SECOND * max(seconds, 0.1)), 1 << min(len(graph), WORD))
+    most = min(MOST_SETS, int(SETS_PER_SECOND * max(seconds, 0.1)), ROOM << min(len(graph), WORD // 2))
     search = _Search(ledger, streams_of(ledger, keys), most, searching)
     work = int(STEPS_PER_SECOND * seconds)
     search.bound, proven, too_much = bound, False, known

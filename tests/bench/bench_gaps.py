@@ -2,9 +2,9 @@
 
 Stars and snowflakes of 20 streams, random graphs of 24 to 60, and every shape of 100 and 200: the gap between the plan and its bound, in the median
 and at worst, how many are proven, and how long they took. Both without caches, where the gap is that of the tree, and with caches allowed, as
-requests have it where they do not say. `--kept 0.5` puts a cap on memory that leaves this share of what the plan without one keeps
-beyond the windows. Aims: random graphs of 24 to 60 streams 5 % in the median and 20 % at worst with 1 s, 2 % and 10 % with 10 s; 100 and 200 streams 5 % in the median
-with 1 s; stars and snowflakes of 20 proven with 1 s.
+requests have it where they do not say. `--kept 0.5` puts a cap on memory that leaves this share of what the plan without one keeps beyond the
+windows. Aims: random graphs of 24 to 60 streams 5 % in the median and 20 % at worst with 1 s, 2 % and 10 % with 10 s; 100 and 200 streams 5 % in the
+median with 1 s; stars and snowflakes of 20 proven with 1 s.
 """
 
 from __future__ import annotations
