@@ -27,7 +27,8 @@ from solvers.model.cost import CostModel
 
 __all__ = ["LeastWithCaches", "key_classes", "least_with_caches"]
 
-SHARE = 0.8  # of the time that is left; the rest is for choosing caches
+SHARE = 0.6  # of the time that is left; the rest is for choosing caches, and for ranges of validity where predicates are thousands
+MOST_PREDICATES = 6_000  # beyond which listing what caches are looked up by takes longer than the search may
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def least_with_caches(model: CostModel, attributes: Attributes, enough: float, d
     """A lower bound of the CPU of every plan; a bound above `enough`, the CPU of a plan that is known or a cap, would be of no more use."""
     ledger = Ledger(model)
     known = enough - ledger.common
-    if not math.isfinite(enough) or known <= 0.0 or deadline.expired():
+    if not math.isfinite(enough) or known <= 0.0 or deadline.expired() or len(model.graph.edges) > MOST_PREDICATES:
         return LeastWithCaches(0.0, False)
     found = cheapest(ledger, known, deadline, SHARE, keys=key_classes(attributes, model.costs.insert + model.costs.delete))
     return LeastWithCaches((ledger.common + found.bound) * SUMMED_DOWN if found.bound else 0.0, found.cut)
