@@ -356,7 +356,7 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     termination = searching.termination(Termination.TIME_LIMIT if search.cut else Termination.COMPLETE)
     if termination is not Termination.COMPLETE:
         drafts = writing.in_time(deadline, drafts, ranked[0])
-    return replace(_proven(problem, priced(problem, ledger, drafts, searching), least_cpu, deadline), termination=termination)
+    return replace(_proven(problem, priced(problem, ledger, drafts, searching), least_cpu, searching), termination=termination)
 
 
 def _different(drafts: Sequence[Draft]) -> list[Draft]:
