@@ -232,7 +232,7 @@ def test_shared_leaves_out_what_costs_more_than_all_save() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_paths_and_total_of_without_lookups_are_the_plain_pipelines(seed: int) -> None:
+def test_pipelines_and_paths_and_total_of_are_the_same_without_lookups(seed: int) -> None:
     p = posed(seed)
     for blocks in p.joins():
         m = len(blocks)
