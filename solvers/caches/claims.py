@@ -117,7 +117,7 @@ def least_of_all(problem: Problem, tree: Found, deadline: Deadline) -> Least:
         return known
     from solvers.jtree.with_caches import least_with_caches  # the same
 
-    beyond = least_with_caches(problem.model, problem.attributes, enough, deadline)
+    beyond = least_with_caches(problem.model, problem.attributes, enough, deadline, known.cpu)
     return Least(min(max(known.cpu, beyond.cpu), enough), beyond.cut)
 
 

@@ -22,7 +22,7 @@ from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED, ROUNDED_DOWN, SUMMED_DOWN
-from solvers.jtree.cheapest_first import cheapest
+from solvers.jtree.cheapest_first import Effort, cheapest
 from solvers.jtree.choice import choose
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.regions import Solution, solve_region
@@ -273,7 +273,7 @@ class _Search:
             if self.deadline.expired():
                 break
             progress.doing("proving what the best plan needs")
-            found = cheapest(ledger, known - ledger.common, self.deadline, share, excess)
+            found = cheapest(ledger, known - ledger.common, self.deadline, Effort(share), excess)
             excess = found.bound
             bound = max(bound, (ledger.common + found.bound) * SUMMED_DOWN if found.bound else 0.0)
             progress.proven(bound)

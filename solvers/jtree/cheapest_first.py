@@ -12,6 +12,7 @@ sizes are no products, or there are tables, nothing is said. Complexity: exponen
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,7 @@ from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.search import Shape, sorted_inputs
 from solvers.model.graph import bits
 
-__all__ = ["Cheapest", "cheapest", "streams_of"]
+__all__ = ["MOST_SECONDS", "STEPS_PER_SECOND", "Cheapest", "Effort", "cheapest", "streams_of"]
 
 BETTER = 1.0 - 1e-10  # of the excess of the plan that is known: what is not better by so much is not looked for
 STEPS_PER_SECOND = 8_000_000  # of work, by the seconds granted: about as many
@@ -37,11 +38,24 @@ NEAR = 0.7  # of the known plan's excess: a bound from which its limit may be se
 CLOSE = 0.02  # of the known plan's excess between a bound and the next limit, from which another limit is not worth it
 MOST_SECONDS = 20.0
 SETS_PER_SECOND = 200_000
-MOST_SETS = 1_000_000
+FEWEST_SETS, MOST_SETS = 1_000, 1_000_000
 ROOM = 64  # times as many sets as a small graph has: room for the many ways to make one comes with it
 COMPLETED = 6  # of the largest sets that are made into plans
 HUGE = 1e100  # an excess from which sizes may leave the range of a double
 LEAST_STREAMS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What a search may take."""
+
+    share: float = 1.0
+    """Of the time that is left."""
+    most_steps: float = math.inf
+    """Of work, where the seconds granted would pay for more."""
+
+
+ALL_OF_IT = Effort()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +98,10 @@ def streams_of(ledger: Ledger, keys: KeyClasses | None = None) -> Streams:
     )
 
 
-def cheapest(ledger: Ledger, known: float, deadline: Deadline, share: float = 1.0, bound: float = 0.0, keys: KeyClasses | None = None) -> Cheapest:
-    """A bound of the least excess, and plans that may be better than the known one, which has this excess. It takes a share of the time.
+def cheapest(
+    ledger: Ledger, known: float, deadline: Deadline, effort: Effort = ALL_OF_IT, bound: float = 0.0, keys: KeyClasses | None = None
+) -> Cheapest:
+    """A bound of the least excess, and plans that may be better than the known one, which has this excess.
 
     `bound` is what was proven before, 0 where nothing was. With `keys`, joins of three or more cost what they do at least with any caches
     (`compiled.cached_families`), so that no plan with caches has less than the bound either; plans are still plans without.
@@ -94,11 +110,12 @@ def cheapest(ledger: Ledger, known: float, deadline: Deadline, share: float = 1.
     plain = not (graph.observed or graph.tables or ledger.model.choices is not None or len(graph.components) > 1)
     if not plain or len(graph) < LEAST_STREAMS or not 0.0 < known < HUGE or costs.join <= 0.0:
         return Cheapest(0.0, ())
-    seconds = min(deadline.granted * share, MOST_SECONDS)
-    searching = deadline.share(share)
-    most = min(MOST_SETS, int(SETS_PER_SECOND * max(seconds, 0.1)), ROOM << min(len(graph), WORD // 2))
+    seconds = min(deadline.granted * effort.share, MOST_SECONDS)
+    searching = deadline.share(effort.share)
+    work = int(min(STEPS_PER_SECOND * seconds, effort.most_steps))
+    # Every set that is met takes a step at least.
+    most = min(MOST_SETS, int(SETS_PER_SECOND * max(seconds, 0.1)), ROOM << min(len(graph), WORD // 2), len(graph) + max(work, FEWEST_SETS))
     search = _Search(ledger, streams_of(ledger, keys), most, searching)
-    work = int(STEPS_PER_SECOND * seconds)
     search.bound, proven, too_much = bound, False, known
     if bound == 0.0 or bound > NEAR * known:
         proven = search.run(known * BETTER, int(work * FIRST_STEPS))

@@ -13,6 +13,8 @@ from functools import cache
 from importlib import import_module
 from itertools import combinations, pairwise
 
+import numpy as np
+
 from models.request import Costs, Method, Objective
 from solvers.common.deadline import Deadline
 from solvers.jtree.anytime import anytime
@@ -21,6 +23,7 @@ from solvers.jtree.compiled.binary_tree import best_binary_tree
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.linearised import linearised
 from solvers.jtree.compiled.orders import best_mjoin_orders
+from solvers.jtree.compiled.sets import list_connected
 from solvers.jtree.exact import exact, frontier_search
 from solvers.jtree.partials import join_costs, least_cpu_of_all
 from solvers.jtree.registry import module_of
@@ -111,6 +114,7 @@ def warm(large: bool = True) -> None:
         quick = replace(Deadline.after(ENOUGH), granted=QUICK)
         cheapest(Ledger(star), 1.0, quick)
         least_with_caches(star, _attributes(star.graph), 1.0, quick)
+        list_connected(np.zeros(1, np.int64), 1)
 
 
 if __name__ == "__main__":

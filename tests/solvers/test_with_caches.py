@@ -81,6 +81,22 @@ def test_plans_of_24_streams_are_proven_with_caches_allowed_and_their_bound_is_n
     assert proven >= 2
 
 
+@pytest.mark.parametrize(("shape", "n", "searched"), [("chain", 12, False), ("chain", 16, False), ("cycle", 14, False), ("random", 16, True)])
+def test_chains_and_cycles_are_searched_only_where_more_than_a_second_is_granted(shape: str, n: int, searched: bool) -> None:
+    query = random_graph(random.Random(n), n, shape, windows=(10.0, 60.0, 300.0), log_selectivity=(-3.5, -2.0))
+    problem = problem_of(PlanRequest(query=query))
+    known = plan(PlanRequest(query=query)).cost.cpu
+    soon, patient = (least_with_caches(problem.model, problem.attributes, known, replace(ENOUGH, granted=s), 0.99 * known).cpu for s in (1.0, 2.0))
+    assert (soon > 0.0) is searched and patient > 0.0
+
+
+def test_cycles_of_a_wide_gap_are_searched_soon() -> None:
+    query = random_graph(random.Random(12), 12, "cycle", windows=(10.0, 60.0, 300.0), log_selectivity=(-3.5, -2.0))
+    problem = problem_of(PlanRequest(query=query))
+    known = plan(PlanRequest(query=query)).cost.cpu
+    assert bound_of(problem, known) > 0.0
+
+
 def test_key_classes_count_a_predicate_that_is_said_twice_once() -> None:
     query = random_graph(random.Random(3), 3, "chain", windows=(10.0,))
     query = query.model_copy(update={"predicates": [query.predicates[0], *query.predicates]})
