@@ -6,7 +6,7 @@ and log-uniform ones in 1e-4..1e-1); `--quick` stops at 12 streams with three gr
 * frontier and capped: the search itself, from the join graph to the figures of every plan asked for, as the prototype's times are: the
   whole frontier, and least CPU under a memory cap a third of the way from the mjoin's memory to the best binary tree's;
 * nothing fits: the proof of that, under the same memory cap and a CPU cap that leaves 99 % of the best plan's excess over what every plan pays;
-* plan: what `solvers.planner.plan` takes for the capped request, plan document included;
+* plan: what `solvers.planner.plan` takes for the capped request without caches, plan document included; `bench_http` has them;
 * JTree-Finder: its time for all plans, over the frontier's; compiled over the same tables;
 * DuckDB: the plan's time over that of its EXPLAIN of the same join.
 
@@ -24,7 +24,7 @@ from typing import TypeVar
 
 import duckdb
 
-from models.request import Costs, Method, Options, PlanRequest, Query, Resources
+from models.request import CacheMode, Costs, Method, Options, PlanRequest, Query, Resources
 from solvers.common.deadline import Deadline
 from solvers.jtree.compiled.binary_tree import best_binary_tree
 from solvers.jtree.compiled.questions import FRONTIER, LEAST_CPU
@@ -186,7 +186,7 @@ def main(arguments: list[str] | None = None) -> None:
             assert tree is not None
             least = model.leaves_bytes()
             caps = Caps(memory_bytes=least + TIGHT * (point_of(model, tree).memory_bytes - least))
-            limit = Options(method=Method.EXACT, time_limit=LIMIT)
+            limit = Options(method=Method.EXACT, time_limit=LIMIT, caches=CacheMode.OFF)
             request = PlanRequest(query=query, resources=Resources(memory_bytes=caps.memory_bytes), options=limit)
             frontier, taken = second(searched, graph, Caps(), FRONTIER)
             whole.append(taken)
