@@ -51,7 +51,10 @@ def best(problem: Problem, deadline: Deadline, known: Known | None = None) -> Ou
     caches_tried = can_exist(problem.model, problem.options.caches)
     ended = Termination.TIME_LIMIT if least and least.cut and tree.termination is Termination.COMPLETE else tree.termination
     outcome = chosen(tree, cached, choosing.termination(ended) if caches_tried else ended)
-    return allocated(problem, replace(outcome, least=least.cpu if least else None), choosing)
+    outcome = replace(outcome, least=least.cpu if least else None)
+    if known is not None:
+        known.least = outcome.least
+    return allocated(problem, outcome, choosing)
 
 
 def _bound_takes_long(problem: Problem) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from models.plan import Plan
 from models.replan import ChangeKind, Decision, Replan, ReplanRequest, Running
 from solvers.allocation.in_plans import Relief, allocation_of, share_out
+from solvers.caches.in_plans import Known
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.model.point import point_of
 from solvers.plan.builder import build_plan
@@ -41,16 +42,18 @@ def replan(request: ReplanRequest, progress: Progress = NOBODY) -> Replan:
         if not reasons:
             return keep(asked, [NOTHING_OFF.format(100.0 * request.thresholds.error)], deadline)
         tried: list[tuple[Attempt, Judged]] = []
-        for attempt in attempts(asked, deadline):
+        known = Known()
+        for attempt in attempts(asked, known, deadline):
             # The best of all is often the best of the running tree, which was judged before.
             before = (judged for other, judged in tried if (other.way, other.drops) == (attempt.way, attempt.drops))
             tried.append((attempt, next(before, None) or judge(asked, attempt.way, deadline, attempt.drops)))
             if _settles(tried[-1][1]):
-                return _change(asked, *tried[-1], reasons, deadline)
+                return _change(asked, *tried[-1], reasons, known, deadline)
         for attempt, judged in tried:  # none fits with room: the smallest change that just fits
             if judged.verdict.accepts:
-                return _change(asked, attempt, judged, reasons, deadline)
-        return keep(asked, [*reasons, *why_kept(asked, [judged for _, judged in tried])], deadline)
+                return _change(asked, attempt, judged, reasons, known, deadline)
+        least = known.least if asked.factor == 1.0 else None  # else it is of today's problem at other costs
+        return keep(asked, [*reasons, *why_kept(asked, [judged for _, judged in tried])], deadline, least=least)
 
 
 def _settles(judged: Judged) -> bool:
@@ -58,8 +61,8 @@ def _settles(judged: Judged) -> bool:
     return judged.verdict.accepts and (judged.verdict is not Verdict.FITS or judged.roomy)
 
 
-def _change(asked: Question, attempt: Attempt, judged: Judged, reasons: list[str], deadline: Deadline) -> Replan:
-    written = attempt.outcome or of_shape(point_of(asked.now.model, attempt.way.tree), judged.now.cached)
+def _change(asked: Question, attempt: Attempt, judged: Judged, reasons: list[str], known: Known, deadline: Deadline) -> Replan:
+    written = attempt.outcome or replace(of_shape(point_of(asked.now.model, attempt.way.tree), judged.now.cached), least=known.least)
     termination = deadline.termination(written.termination)
     outcome = proven(asked.now, replace(written, termination=termination), deadline)
     plan = build_plan(asked.now, outcome)
@@ -75,15 +78,15 @@ def _change(asked: Question, attempt: Attempt, judged: Judged, reasons: list[str
     )
 
 
-def keep(asked: Question, reasons: list[str], deadline: Deadline, brief: bool = False) -> Replan:
-    """The running plan goes on. `brief`: what takes long is left out of it."""
+def keep(asked: Question, reasons: list[str], deadline: Deadline, brief: bool = False, least: float | None = None) -> Replan:
+    """The running plan goes on. `brief`: what takes long is left out of it. `least`: a lower bound of the CPU of all plans, if one is known."""
     return Replan(
         decision=Decision.KEEP,
         kind=ChangeKind.NONE,
         reasons=reasons,
         gain=0.0,
         running=_running(asked),
-        plan=_as_it_runs(asked, deadline, brief),
+        plan=_as_it_runs(asked, deadline, brief, least),
         rebuild=[],
         termination=deadline.termination(),
     )
@@ -94,7 +97,7 @@ def _running(asked: Question) -> Running:
     return Running(cpu=priced.cpu, memory_bytes=priced.memory_bytes, output_rate=priced.output_rate, qualified=priced.fits)
 
 
-def _as_it_runs(asked: Question, deadline: Deadline, brief: bool) -> Plan:
+def _as_it_runs(asked: Question, deadline: Deadline, brief: bool, least: float | None) -> Plan:
     """The running plan with its figures of today, and the statistics that it was made for where they are others."""
     priced = asked.priced
     problem, outcome = priced.problem, of_shape(replace(priced.point, cpu=priced.tree.cpu, memory_bytes=priced.tree.memory_bytes), priced.cached)
@@ -104,5 +107,5 @@ def _as_it_runs(asked: Question, deadline: Deadline, brief: bool) -> Plan:
             enough = share_out(problem.model, priced.tree, problem.caps.cpu, problem.freshness).freshness_cpu
             allocation = allocation_of(problem.model, replace(priced.shared, freshness_cpu=enough))
         outcome = replace(outcome, relief=Relief(outcome.found, allocation, (), None))
-    plan = build_plan(problem, proven(problem, replace(outcome, brief=brief), deadline))
+    plan = build_plan(problem, proven(problem, replace(outcome, brief=brief, least=least), deadline))
     return plan if asked.made_for == plan.query else plan.model_copy(update={"made_for": asked.made_for})

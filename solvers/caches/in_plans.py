@@ -63,7 +63,7 @@ class _Posed:
     """The program's candidates, each with the position of its join."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Known:
     """What was found out of a problem's trees: who asks several questions of one problem passes the same, and no tree is looked at twice."""
 
@@ -72,6 +72,8 @@ class Known:
     posed: dict[Tree, _Posed | None] = field(default_factory=dict)
     choices: dict[Tree, tuple[int, ...]] = field(default_factory=dict)
     """Per tree the candidates that save most."""
+    least: float | None = None
+    """A lower bound of the CPU of all plans, once the best of them was looked for."""
 
 
 def chosen_together(problem: Problem, deadline: Deadline) -> Together | None:

@@ -47,12 +47,11 @@ class Attempt:
     """Whether it is what runs without caches that lose."""
 
 
-def attempts(question: Question, deadline: Deadline) -> Iterator[Attempt]:
-    """What could run instead, the smallest kind of change first."""
+def attempts(question: Question, known: Known, deadline: Deadline) -> Iterator[Attempt]:
+    """What could run instead, the smallest kind of change first; what is found out of today's problem on the way is known from then on."""
     now, way = question.now, question.way
     shape = replace(now, shape_given=True).with_keys_of(now)
     shedding = way.shares is not None
-    known = Known()
     found = None
     if now.options.method.can.whole_frontier and question.running.fits and not way.places and not shedding:
         found = best(now, deadline, known)

@@ -16,8 +16,12 @@ from models.faults import errors_of
 from models.plan import EstimateRequest, Plan
 from models.replan import ChangeKind, Decision, Replan, ReplanRequest
 from models.request import CacheMode, Method, Objective, PlanRequest, Resources
+from solvers import planner
+from solvers.caches import claims
 from solvers.estimate import estimate
+from solvers.plan import outcome
 from solvers.planner import plan, problem_of
+from tests.graphs import random_graph
 from tests.solvers import naive_pricer
 from tests.solvers.brute_force import _Formulas, every_plan
 from tests.solvers.caches.naive_pricer import price_with_caches
@@ -454,3 +458,27 @@ def test_a_plan_that_is_none_is_refused() -> None:
     shed = document(plan(chain(resources={"cpu": 1e-9})))
     shed["allocation"]["streams"].pop()
     assert list(refused(shed, request)) == ["/plan/allocation/streams"]
+
+
+def test_the_bound_of_all_plans_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked_out = []
+    least = claims.least_of_all
+
+    def counted(*asked: Any) -> claims.Least:
+        worked_out.append(asked)
+        return least(*asked)
+
+    for module in (planner, outcome):
+        monkeypatch.setattr(module, "least_of_all", counted)
+    kinds = set()
+    for seed in range(6):
+        rng = random.Random(seed)
+        query = random_graph(rng, 9, ("random", "cycle")[seed % 2], windows=(10.0, 60.0))
+        request = PlanRequest.model_validate({"query": query, "options": {"time_limit": 60}})
+        running, now = plan(request), drifted(request, rng, (1.2, 5.0)[seed % 2])
+        worked_out.clear()
+        answer = asked(running, now)
+        check(running, now, answer)
+        kinds.add(answer.kind)
+        assert len(worked_out) == 1
+    assert len(kinds) > 1
