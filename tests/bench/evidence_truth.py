@@ -29,16 +29,14 @@ TRIED = (
 )
 WHY = (
     "Rows held are right to less than a percent once a batch is added to every window, so sizes are not what is wrong: CPU per tuple is. "
-    "Single probe "
-    "steps are further off than whole plans, so errors of steps cancel in part. Two things are known of the operator that the contract "
-    "does not have. Within "
-    "a batch inputs are worked off one after the other, and a later one finds rows that are newer than its own, so that its pipeline "
-    "makes more partial "
-    "results than the contract's share, and an earlier one's less. And a batch costs something without a row, which the line `+ batches` adds by the "
-    "calibration; the last part takes it apart by step and piece. A price per stream that a joined row is made of was tried as a third: fitted "
-    "to the runs of the "
-    "calibration it came out as 0, so that it was left out. One round was run on a machine that others used, and the same work took up to "
-    "twice the CPU there."
+    "Single probe steps are further off than whole plans, so errors of steps cancel in part. Two things are known of the operator that the "
+    "contract does not have. Within a batch inputs are worked off one after the other, and a later one finds rows that are newer than its "
+    "own, so that its pipeline makes more partial results than the contract's share, and an earlier one's less. And a batch costs something "
+    "without a row, which the line `+ batches` adds by the calibration; the last part takes it apart by step and piece. The faster the "
+    "machine, the more of the CPU that is: on quiet cores, where a tuple takes a third to a half of what it took on a busy machine, prices "
+    "are too low by half, and with that line nearly right. To be in the price it would have to be a cost per probe step, with the length of a"
+    " batch in the request. A price per stream that a joined row is made of was tried as a third: fitted to the runs of the calibration it "
+    "came out as 0, so that it was left out."
 )
 Price = Callable[[Measured], float]
 PRICES: dict[str, Price] = {
@@ -132,6 +130,7 @@ def findings(found: Sequence[QueryRuns], wanted: int, calibration: Calibration) 
             "spearman": f"{rank[own]:.2f}",
             "near": f"{100 * near[own]:.0f}",
             "median_error": f"{100 * median[own]:.0f}",
+            "with_batches": f"{100 * median[batches]:.0f}",
             "plans": str(len(plans)),
             "queries": str(len(found)),
         },
