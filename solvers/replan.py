@@ -52,7 +52,8 @@ def replan(request: ReplanRequest, progress: Progress = NOBODY) -> Replan:
         for attempt, judged in tried:  # none fits with room: the smallest change that just fits
             if judged.verdict.accepts:
                 return _change(asked, attempt, judged, reasons, known, deadline)
-        least = known.least if asked.factor == 1.0 else None  # else it is of today's problem at other costs
+        # Else it is of today's problem at other costs, or of plans within a memory cap that the running one is over.
+        least = known.least if asked.factor == 1.0 and asked.priced.fits else None
         return keep(asked, [*reasons, *why_kept(asked, [judged for _, judged in tried])], deadline, least=least)
 
 

@@ -482,3 +482,19 @@ def test_the_bound_of_all_plans_is_worked_out_once(monkeypatch: pytest.MonkeyPat
         kinds.add(answer.kind)
         assert len(worked_out) == 1
     assert len(kinds) > 1
+
+
+def test_a_running_plan_over_its_memory_is_not_held_against_the_bound_of_those_within() -> None:
+    """It may take less CPU than any plan that fits."""
+    kept_over = 0
+    for seed in (9, 32, 34, 40, 52):
+        rng = random.Random(seed)
+        shape = (rng.choice((4, 5, 6)), rng.choice(("chain", "star", "random", "cycle", "clique")))
+        request = PlanRequest.model_validate({"query": random_graph(rng, *shape, windows=(10.0, 60.0)), "options": {"time_limit": 60}})
+        running = plan(request)
+        now = drifted(request, rng, rng.choice((1.1, 1.3, 3.0)))
+        needed = estimate(EstimateRequest.model_validate({"query": now.query, "operators": document(running)["operators"]})).cost.memory_bytes
+        capped = now.model_copy(update={"resources": Resources(memory_bytes=needed * (1.0 - rng.choice((0.001, 0.02, 0.04))))})
+        answer = asked(running.model_copy(update={"resources": capped.resources}), capped)
+        kept_over += answer.decision is Decision.KEEP and not answer.running.qualified
+    assert kept_over >= 3
