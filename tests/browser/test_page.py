@@ -20,13 +20,13 @@ from models.request import Method, Options, PlanRequest, Resources
 from tests.app.serving import EXAMPLES, example, running, until
 from tests.app.tools import axe_script, python_tool
 from tests.browser.driving import PATIENCE, Opened, Service
-from tests.graphs import random_graph
+from tests.graphs import random_graph, with_a_measured_pair
 
 
 def endless() -> dict[str, Any]:
     """A request that exact search cannot finish within any patience."""
     asked = PlanRequest(
-        query=random_graph(random.Random(1), 18, "clique"),
+        query=with_a_measured_pair(random_graph(random.Random(1), 20, "clique")),
         resources=Resources(cpu=1e9, memory_bytes=1e15),
         options=Options(method=Method.EXACT, time_limit=60.0),
     )
