@@ -7,6 +7,7 @@ refuse both, and `Flag` takes true and false alone. Whole models are not made st
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
@@ -27,17 +28,24 @@ class Model(BaseModel):
     )
 
     @classmethod
-    def trusted(cls, values: dict[str, Any], given: set[str]) -> Self:
-        """An object with these values, all of its fields and of their types already, without validating them: a plan may have 40,000 probes.
-
-        `given` names them; objects may share it.
+    def trusted(cls, values: Iterable[dict[str, Any]], given: set[str]) -> list[Self]:
+        """An object for each of these values, which are all of its fields and of their types already, without validating them: a plan may have
+        40,000 probes. `given` names the fields; the objects share it.
         """
-        made = cls.__new__(cls)
-        object.__setattr__(made, "__dict__", values)
-        object.__setattr__(made, "__pydantic_fields_set__", given)
-        object.__setattr__(made, "__pydantic_extra__", None)
-        object.__setattr__(made, "__pydantic_private__", None)
+        made = []
+        for fields in values:
+            one = cls.__new__(cls)
+            _fill(one, fields)  # each of the four setters is fetched once: half the time of `object.__setattr__`
+            _set_given(one, given)
+            _set_extra(one, None)
+            _set_private(one, None)
+            made.append(one)
         return made
+
+
+_fill, _set_given, _set_extra, _set_private = (
+    BaseModel.__dict__[name].__set__ for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
 
 
 def _is_number(value: Any) -> Any:

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from models.plan import Algorithm, Cache, Operator
+from models.plan import Cache, Operator
 from models.table import TableAccess
 
 __all__ = ["fingerprint"]
@@ -23,7 +23,6 @@ def fingerprint(streams: Sequence[str], operators: Sequence[Operator], caches: S
     def label(name: str) -> str:
         return below.get(name, name)
 
-    algorithms = {algorithm: algorithm.value for algorithm in Algorithm}  # an enum's `value` takes a call, and a plan may have 40,000 probes
     structure: dict[str, object] = {
         "streams": sorted(streams),
         "operators": sorted(
@@ -32,7 +31,7 @@ def fingerprint(streams: Sequence[str], operators: Sequence[Operator], caches: S
                 operator.kind.value,
                 sorted(label(name) for name in operator.inputs),
                 sorted(
-                    [label(pipeline.input), [[below.get(probe.target, probe.target), algorithms[probe.algorithm]] for probe in pipeline.probes]]
+                    [label(pipeline.input), [(below.get(probe.target, probe.target), probe.algorithm) for probe in pipeline.probes]]
                     for pipeline in operator.pipelines
                 ),
             ]

@@ -76,13 +76,11 @@ def residences(plan: PlanPaths, shares: Sequence[float]) -> list[float]:
 
 def ages(plan: PlanPaths, shares: Sequence[float]) -> list[float]:
     """How old the tuples of each stream get in a result (Lemma 1)."""
-    stays = residences(plan, shares)
-    return [
-        math.fsum((window, *(stay for subresult, stay in zip(plan.subresults, stays, strict=True) if subresult.mask >> i & 1)))
-        if all(math.isfinite(stay) for subresult, stay in zip(plan.subresults, stays, strict=True) if subresult.mask >> i & 1)
-        else math.inf
-        for i, window in enumerate(plan.windows)
-    ]
+    parts = [[window] for window in plan.windows]
+    for subresult, stay in zip(plan.subresults, residences(plan, shares), strict=True):
+        for i in bits(subresult.mask):
+            parts[i].append(stay)
+    return [math.fsum(own) for own in parts]
 
 
 def cpu_of(plan: PlanPaths, shares: Sequence[float]) -> float:

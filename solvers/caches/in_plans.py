@@ -222,7 +222,7 @@ def _merit(problem: Problem, point: Point, total: PricedTree | None) -> tuple[fl
         return (0.0, point.cpu, point.memory_bytes)
     if problem.objective is Objective.MIN_MEMORY:
         return (0.0, point.memory_bytes, point.cpu)
-    factor = headroom(total or problem.model.price(point.tree), problem.model.graph, problem.caps)
+    factor = headroom(total or problem.model.price(point.tree), problem.model, problem.caps)
     return (0.0, -math.inf if factor is None else -factor, point.cpu)
 
 

@@ -55,20 +55,25 @@ def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_me
     if component & (component - 1) == 0:
         return component.bit_length() - 1, True
     pairs: dict[int, list[tuple[int, int]]] = {}
-    for count, (left, right) in enumerate(connected_pairs(model.graph.neighbours, component)):
+    n = component.bit_count()
+    few = n * (n * n - 1) // 6 <= PYTHON_PAIRS  # as many as a chain has, and no connected graph has fewer
+    for count, (left, right) in enumerate(connected_pairs(model.graph.neighbours, component) if few else ()):
         pairs.setdefault(left | right, []).append((left, right))
         if count >= PYTHON_PAIRS:
-            from solvers.jtree.compiled import binary_tree as compiled  # numba takes a while to import, and small graphs do not need it
+            few = False
+            break
+    if not few:
+        from solvers.jtree.compiled import binary_tree as compiled  # numba takes a while to import, and small graphs do not need it
 
-            granted = 0.0 if deadline.expired() else deadline.granted
-            _, most, sets = next((entry for entry in AFFORDABLE if granted > entry[0]), LEAST_AFFORDABLE)
-            tree = compiled.best_binary_tree(model, component, most, by_memory, sets)
-            if tree is not None:
-                return tree, True
-            from solvers.jtree.compiled.ledger import Ledger
-            from solvers.jtree.linear_orders import best_over_linear_orders
+        granted = 0.0 if deadline.expired() else deadline.granted
+        _, most, sets = next((entry for entry in AFFORDABLE if granted > entry[0]), LEAST_AFFORDABLE)
+        tree = compiled.best_binary_tree(model, component, most, by_memory, sets)
+        if tree is not None:
+            return tree, True
+        from solvers.jtree.compiled.ledger import Ledger
+        from solvers.jtree.linear_orders import best_over_linear_orders
 
-            return best_over_linear_orders(Ledger(model), component, deadline, by_memory), False
+        return best_over_linear_orders(Ledger(model), component, deadline, by_memory), False
     best: dict[int, tuple[float, int, int]] = {1 << i: (0.0, 0, 0) for i in bits(component)}
     for union in sorted(pairs, key=lambda mask: (mask.bit_count(), mask)):
         # The component's own state is kept in all its trees or in none, so it does not matter here.

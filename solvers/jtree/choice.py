@@ -25,7 +25,7 @@ def objective_value(problem: Problem, point: Point) -> float:
         return point.cpu
     if problem.objective is Objective.MIN_MEMORY:
         return point.memory_bytes
-    factor = headroom(problem.model.price(point.tree), problem.model.graph, problem.caps)
+    factor = headroom(problem.model.price(point.tree), problem.model, problem.caps)
     return math.inf if factor is None else factor
 
 

@@ -102,7 +102,7 @@ def most_headroom(problem: Problem, solver: AnySolver, deadline: Deadline, today
         if not complete:
             return best_so_far(asking, staircase(met), deadline)
         least = min(points, key=lambda point: (overload(asking, point), structure_key(point.tree)))
-        gain = headroom(here.model.price(least.tree), here.model.graph, caps)
+        gain = headroom(here.model.price(least.tree), here.model, caps)
         if gain is None:
             factor = math.inf
             break

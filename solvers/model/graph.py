@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from models.request import Comparison, Query, Stream
@@ -109,12 +110,8 @@ class Columns:
     def of(cls, edges: Sequence[Edge]) -> Columns:
         import numpy as np  # only in large graphs
 
-        return cls(
-            np.array([edge.left for edge in edges], np.int64),
-            np.array([edge.right for edge in edges], np.int64),
-            np.array([edge.equality for edge in edges], np.bool_),
-            np.array([edge.selectivity for edge in edges], np.float64),
-        )
+        left, right, equality, selectivity = zip(*edges, strict=True) if edges else ((), (), (), ())
+        return cls(np.array(left, np.int64), np.array(right, np.int64), np.array(equality, np.bool_), np.array(selectivity, np.float64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +235,23 @@ class JoinGraph:
     @cached_property
     def _incident(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """For each stream its predicates, as (index, other end)."""
+        if len(self.edges) > DENSE:
+            return self._incident_at_once()
         found: list[list[tuple[int, int]]] = [[] for _ in self.names]
         for p, edge in enumerate(self.edges):
             found[edge.left].append((p, edge.right))
             found[edge.right].append((p, edge.left))
         return tuple(map(tuple, found))
+
+    def _incident_at_once(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """The same over arrays."""
+        import numpy as np  # only in large graphs
+
+        ends = np.column_stack([self.columns.left, self.columns.right]).ravel()
+        by_stream = ends.argsort(kind="stable")
+        listed = list(zip((by_stream // 2).tolist(), ends[by_stream ^ 1].tolist(), strict=True))
+        starts = [0, *np.bincount(ends, minlength=len(self.names)).cumsum().tolist()]
+        return tuple([tuple(listed[start:end]) for start, end in pairwise(starts)])
 
     def between(self, left: int, right: int) -> tuple[int, ...]:
         """Indexes of the predicates with one end in each set, in the order of the query."""
@@ -357,6 +366,8 @@ class JoinGraph:
 
     def _size_at_once(self, mask: int) -> float:
         """The same over arrays, mantissas and exponents apart."""
+        if mask & (mask - 1) == 0:
+            return self.window_tuples[mask.bit_length() - 1]
         import numpy as np  # only in large graphs
 
         inside = np.zeros(len(self.names), np.bool_)
@@ -459,13 +470,16 @@ def join_graph(query: Query) -> JoinGraph:
         row_windows=(*(n is not None for n in rows), *(True for _ in tables)),
         tuple_bytes=tuple(entry.tuple_bytes for entry in inputs_of(query)),
         edges=tuple(
-            [
-                Edge(position[left[: left.index(".")]], position[right[: right.index(".")]], op is Comparison.EQ, selectivity)
-                for left, right, op, selectivity in (
-                    (p.left, p.right, p.op, p.selectivity if p.selectivity is not None else selectivity_of(query, k))
-                    for k, p in enumerate(query.predicates)
-                )
-            ]
+            map(
+                Edge._make,
+                zip(
+                    [position[p.left.partition(".")[0]] for p in query.predicates],
+                    [position[p.right.partition(".")[0]] for p in query.predicates],
+                    [p.op is Comparison.EQ for p in query.predicates],
+                    [p.selectivity if p.selectivity is not None else selectivity_of(query, k) for k, p in enumerate(query.predicates)],
+                    strict=True,
+                ),
+            )
         ),
         observed=tuple((mask, selectivity) for _, _, mask, selectivity in observed),
         offers=(*(() for _ in streams), *(_offers(query, table, bit) for table in tables)) if tables else (),

@@ -14,6 +14,7 @@ Only +, −, ×, ÷ and comparisons are used: the same figures on every machine.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -40,11 +41,11 @@ class Interval(NamedTuple):
     high: float | None
 
 
-def _kept(priced: PricedTree, graph: JoinGraph) -> list[tuple[int, float]]:
+def _kept(priced: PricedTree, model: CostModel) -> list[tuple[int, float]]:
     """(set, bytes of its state) for everything the plan keeps."""
-    model_bytes = graph.tuple_bytes
-    leaves = [(1 << i, graph.window_tuples[i] * model_bytes[i]) for i in bits(priced.leaves)]
-    inner = [(node.mask, priced.sizes[node.mask] * math.fsum(model_bytes[i] for i in bits(node.mask))) for node in priced.nodes[:-1]]
+    graph = model.graph
+    leaves = [(1 << i, graph.window_tuples[i] * graph.tuple_bytes[i]) for i in bits(priced.leaves)]
+    inner = [(node.mask, priced.sizes[node.mask] * model.tuple_bytes(node.mask)) for node in priced.nodes[:-1]]
     return [*leaves, *inner, *priced.cached]
 
 
@@ -109,8 +110,9 @@ def _largest_factor(polynomial: list[float], cap: float) -> float:
             high = middle
 
 
-def headroom(priced: PricedTree, graph: JoinGraph, caps: Caps) -> float | None:
+def headroom(priced: PricedTree, model: CostModel, caps: Caps) -> float | None:
     """The largest common factor on all rates that keeps the plan within its caps; None where nothing limits it."""
+    graph = model.graph
     rows = _by_rows(graph)
     factors = []
     if math.isfinite(caps.cpu):
@@ -128,7 +130,7 @@ def headroom(priced: PricedTree, graph: JoinGraph, caps: Caps) -> float | None:
             parts.append((degree, term.value - term.value * share))
         factors.append(_largest_factor(_polynomial(parts), caps.cpu))
     if math.isfinite(caps.memory_bytes):
-        factors.append(_largest_factor(_polynomial([((mask & ~rows).bit_count(), size) for mask, size in _kept(priced, graph)]), caps.memory_bytes))
+        factors.append(_largest_factor(_polynomial([((mask & ~rows).bit_count(), size) for mask, size in _kept(priced, model)]), caps.memory_bytes))
     factor = min(factors, default=math.inf)
     if math.isinf(factor):
         return None
@@ -149,7 +151,28 @@ def validity(priced: PricedTree, model: CostModel, caps: Caps) -> list[Interval]
     A statistic is left out where no value of it alone would bring the plan within the caps; see `lists_selectivities`.
     """
     graph = model.graph
-    rows = _by_rows(graph) & ~graph.tables  # a table's own statistic is its rows: what it makes grows with them
+    n, m = len(graph), len(graph.edges) if lists_selectivities(priced, graph) else 0
+    limited = math.isfinite(caps.cpu) or math.isfinite(caps.memory_bytes)
+    # Without caps nothing ends anywhere, whatever moves.
+    cpu, memory = _moving(priced, model, m) if limited else ([0.0] * (n + m), [0.0] * (n + m))
+    tables = graph.tables
+    rates = [graph.window_tuples[k] if tables >> k & 1 else graph.rates[k] for k in range(n)]  # a table's own statistic is its rows
+    of_rates = [f"{name}.rows" if tables >> k & 1 else f"{name}.rate" for k, name in enumerate(graph.names)]
+    selectivities = [edge.selectivity for edge in graph.edges[:m]]
+    values = [*rates, *selectivities]
+    in_cpu, in_memory = _upper_ends(values, priced.cpu, cpu, caps.cpu), _upper_ends(values, priced.memory_bytes, memory, caps.memory_bytes)
+    ends = [min(a, b) for a, b in zip(in_cpu, in_memory, strict=True)]
+    return [
+        *(Interval(name, 0.0, end if end < math.inf else None) for name, end in zip(of_rates, ends, strict=False) if end >= 0.0),
+        *_of_indexes(priced, graph, caps),
+        *(Interval(f"predicates[{p}].selectivity", 0.0, end if end < 1.0 else None) for p, end in enumerate(ends[n:]) if end >= 0.0),
+    ]
+
+
+def _moving(priced: PricedTree, model: CostModel, m: int) -> tuple[list[float], list[float]]:
+    """For each stream's rate, then for each of the first m selectivities, the CPU and the memory that are proportional to it."""
+    graph = model.graph
+    rows = _by_rows(graph) & ~graph.tables  # what a table makes grows with its rows
     cpu_of_set: dict[tuple[int, int], list[float]] = {}
     cpu_of_arrival: dict[int, list[float]] = {}
     for term in _narrow_terms(priced):
@@ -157,10 +180,9 @@ def validity(priced: PricedTree, model: CostModel, caps: Caps) -> list[Interval]
         if term.arriving & rows:
             cpu_of_arrival.setdefault(term.arriving, []).append(term.value)
     sets = [(part, math.fsum(values)) for part, values in cpu_of_set.items()]
-    kept = [((mask, 0), size) for mask, size in _kept(priced, graph)]
+    kept = [((mask, 0), size) for mask, size in _kept(priced, model)]
 
-    n, m = len(graph), len(graph.edges) if lists_selectivities(priced, graph) else 0
-    moved = _moved_at_once if len(sets) * n > ONE_BY_ONE and not graph.observed else _moved_one_by_one
+    moved = _moved_at_once if len(sets) * len(graph) > ONE_BY_ONE and not graph.observed else _moved_one_by_one
     cpu, memory = moved(graph, sets, rows, m), moved(graph, kept, rows, m)
     for join in priced.joins:
         if isinstance(join.terms, WideTerms):
@@ -172,19 +194,7 @@ def validity(priced: PricedTree, model: CostModel, caps: Caps) -> list[Interval]
         per_second = model.per_second(arriving)
         for i in bits(arriving & rows):
             cpu[i] += math.fsum(values) * (1.0 / graph.window_seconds[i]) / per_second
-
-    intervals = []
-    for k in range(n + m):
-        value, domain_end = (graph.rates[k], math.inf) if k < n else (graph.edges[k - n].selectivity, 1.0)
-        name = f"{graph.names[k]}.rate" if k < n else f"predicates[{k - n}].selectivity"
-        if k < n and graph.tables >> k & 1:
-            value, name = graph.window_tuples[k], f"{graph.names[k]}.rows"
-        if k == n:
-            intervals += _of_indexes(priced, graph, caps)
-        high = min(_upper_end(value, priced.cpu, cpu[k], caps.cpu), _upper_end(value, priced.memory_bytes, memory[k], caps.memory_bytes))
-        if high >= 0.0:
-            intervals.append(Interval(name, 0.0, high if high < domain_end else None))
-    return intervals if m else [*intervals, *_of_indexes(priced, graph, caps)]
+    return cpu, memory
 
 
 def _of_indexes(priced: PricedTree, graph: JoinGraph, caps: Caps) -> list[Interval]:
@@ -196,7 +206,7 @@ def _of_indexes(priced: PricedTree, graph: JoinGraph, caps: Caps) -> list[Interv
             target = join.blocks.index(1 << table)
             arriving = [probe.rate_in for pipeline in join.pipelines for probe in pipeline.probes if probe.target == target]
             probes = math.fsum([*arriving, *(-keys for served, keys in priced.answered if served == table)])
-            high = _upper_end(index.cpu, priced.cpu, index.cpu * probes, caps.cpu) if index.cpu else math.inf
+            high = _upper_ends([index.cpu], priced.cpu, [index.cpu * probes], caps.cpu)[0] if index.cpu else math.inf
             if priced.memory_bytes <= caps.memory_bytes and high >= 0.0:
                 found.append(Interval(f"{graph.names[table]}.access[{place}].cpu", 0.0, high if math.isfinite(high) else None))
     return found
@@ -254,12 +264,15 @@ def _as_rows(masks: list[int], n: int, width: int) -> NDArray[np.bool_]:
     return np.unpackbits(packed, axis=1, count=n, bitorder="little").astype(np.bool_)
 
 
-def _upper_end(value: float, total: float, moving: float, cap: float) -> float:
-    """The largest value of a statistic with (total − moving) + moving · x / value ≤ cap; −1 where there is none."""
-    rest = max(0.0, total - moving)
-    if math.isinf(cap) or (moving <= 0.0 and rest <= cap):
-        return math.inf
-    if rest > cap:
-        return -1.0
-    high = value * ((cap - rest) / moving)
-    return max(high, value) if total <= cap else high
+def _upper_ends(values: Sequence[float], total: float, moving: Sequence[float], cap: float) -> list[float]:
+    """For each statistic the largest value x with (total − moving) + moving · x / value ≤ cap; −1 where there is none."""
+    if math.isinf(cap):
+        return [math.inf] * len(values)
+    own, moved = np.array(values), np.array(moving)
+    rest = np.maximum(0.0, total - moved)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        high = own * ((cap - rest) / moved)
+    if total <= cap:
+        high = np.maximum(high, own)
+    ends: list[float] = np.where(rest > cap, -1.0, np.where(moved <= 0.0, math.inf, high)).tolist()
+    return ends

@@ -53,6 +53,11 @@ class Layout:
     """The predicates inside one input."""
     around: NDArray[np.int64]
     """For each of them that input."""
+    checked: NDArray[np.unsignedinteger[Any]]
+    """By pipeline the predicates across, as places in `across`, in the order in which it checks them. Of a clique of 200 streams these are four
+    million, so they are as narrow as they can be."""
+    starts: NDArray[np.int64]
+    """By pipeline and step where in `checked` its predicates begin."""
 
     @classmethod
     def of(cls, graph: JoinGraph, blocks: Sequence[int], orders: Sequence[Sequence[int]]) -> Layout:
@@ -69,7 +74,17 @@ class Layout:
         inside = ((left == right) & (left >= 0)).nonzero()[0]
         narrow = places.astype(np.uint8)
         steps = np.maximum(narrow[:, left[across]], narrow[:, right[across]])
-        return cls(tuple(blocks), owner, targets, places, across, steps, inside, left[inside])
+        checked = np.empty(steps.shape, np.uint16 if len(across) <= np.iinfo(np.uint16).max else np.uint32)
+        starts, each = np.zeros((m, m - 1), np.int64), np.arange(1, m, dtype=np.uint8)
+        for k, row in enumerate(steps):
+            checked[k] = row.argsort(kind="stable")
+            starts[k] = row[checked[k]].searchsorted(each)
+        return cls(tuple(blocks), owner, targets, places, across, steps, inside, left[inside], checked, starts)
+
+    def most_and_fewest(self) -> tuple[int, int]:
+        """Predicates that any step checks."""
+        counts = np.diff(self.starts, append=len(self.across))
+        return int(counts.max()), int(counts.min())
 
 
 class WideTerms(Sequence[Term]):
@@ -156,13 +171,6 @@ def _summed(degrees: NDArray[np.int64], values: Floats) -> list[tuple[int, float
     return [(degree, math.fsum(listed[start:end])) for degree, (start, end) in enumerate(pairwise([0, *ends])) if start < end]
 
 
-def _by_step(layout: Layout, k: int) -> tuple[NDArray[np.int64], list[int]]:
-    """The predicates across in the order in which pipeline k checks them, and where each step's begin; last their number."""
-    steps = layout.steps[k]
-    counts = np.bincount(steps, minlength=len(layout.blocks))[1:]
-    return steps.argsort(kind="stable"), [0, *np.cumsum(counts).tolist()]
-
-
 def sizes_along(graph: JoinGraph, layout: Layout) -> Floats:
     """The size of what a tuple of each input has visited before its first probe and after every one of them.
 
@@ -173,12 +181,12 @@ def sizes_along(graph: JoinGraph, layout: Layout) -> Floats:
     m = len(layout.blocks)
     mantissas, powers = np.empty((m, m)), np.empty((m, m), np.int64)
     for k in range(m):
-        checked, starts = _by_step(layout, k)
-        grown, carried = np.frexp(np.multiply.reduceat(selectivity[checked], starts[:-1]))
+        checked, starts = layout.checked[k], layout.starts[k]
+        grown, carried = np.frexp(np.multiply.reduceat(selectivity[checked], starts))
         targets = layout.targets[k]
         mantissas[k, 0], powers[k, 0] = own[k], own_exponents[k]
         mantissas[k, 1:] = grown * own[targets]
-        powers[k, 1:] = carried + np.add.reduceat(exponents[checked], starts[:-1]) + own_exponents[targets]
+        powers[k, 1:] = carried + np.add.reduceat(exponents[checked], starts) + own_exponents[targets]
     mantissas, carried = np.frexp(np.multiply.accumulate(mantissas, axis=1))
     with np.errstate(over="ignore", under="ignore"):
         sizes: Floats = np.ldexp(mantissas, np.clip(np.cumsum(powers, axis=1) + carried, -3000, 3000).astype(np.int32))
@@ -201,11 +209,8 @@ def probing_along(graph: JoinGraph, costs: Costs, terms: WideTerms, sizes: dict[
 def layout_of(graph: JoinGraph, blocks: Sequence[int], orders: Sequence[Sequence[int]]) -> Layout | None:
     """The layout of a wide join; None where a step checks no predicate, or more than can be multiplied at once."""
     layout = Layout.of(graph, blocks, orders)
-    for k in range(len(blocks)):
-        counts = np.bincount(layout.steps[k], minlength=len(blocks))[1:]
-        if counts.min() == 0 or counts.max() > AT_ONCE:
-            return None
-    return layout
+    most, fewest = layout.most_and_fewest()
+    return layout if fewest > 0 and most <= AT_ONCE else None
 
 
 def price_wide_join(model: CostModel, blocks: Sequence[int], orders: Sequence[Sequence[int]], sizes: dict[int, float]) -> PricedJoin | None:
@@ -249,10 +254,7 @@ def _hashed(graph: JoinGraph, layout: Layout) -> NDArray[np.bool_]:
     equality = graph.columns.equality[layout.across]
     if equality.all():
         return np.ones(layout.targets.shape, np.bool_)
-    found = np.zeros(layout.targets.shape, np.bool_)
-    for k in range(len(layout.blocks)):
-        found[k, layout.steps[k][equality].astype(np.int64) - 1] = True
-    return found
+    return np.array([np.logical_or.reduceat(equality[checked], starts) for checked, starts in zip(layout.checked, layout.starts, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -272,8 +274,7 @@ class _Figures:
 
     def steps(self, k: int) -> Iterator[tuple[Any, ...]]:
         """The fields of every probe of pipeline k, with the predicates that it checks, in the order of the query."""
-        checked, starts = _by_step(self.layout, k)
-        listed = self.numbers[checked].tolist()
+        listed, starts = self.numbers[self.layout.checked[k]].tolist(), [*self.layout.starts[k].tolist(), len(self.layout.across)]
         columns = [values[k].tolist() for values in (self.layout.targets, self.hashed, self.arriving, self.produced, self.cpu)]
         return zip(*columns, [listed[start:end] for start, end in pairwise(starts)], repeat(False))
 

@@ -77,15 +77,13 @@ def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
             "state_tuples": 0.0 if root else size,
             "state_bytes": 0.0 if root else size * model.tuple_bytes(node.mask),
             "cpu": join.cpu,
-            "states": [
-                State.trusted({"input": inputs[k], "indexed": state.indexed, "cpu": state.cpu}, STATE_FIELDS)
-                for k, state in enumerate(join.states)
-                if state.kept
-            ],
+            "states": State.trusted(
+                ({"input": inputs[k], "indexed": state.indexed, "cpu": state.cpu} for k, state in enumerate(join.states) if state.kept), STATE_FIELDS
+            ),
             "pipelines": [_pipeline(inputs, k, pipeline.probes) for k, pipeline in enumerate(join.pipelines) if pipeline.probes],
         }
         finite = math.isfinite(size * (1.0 + model.per_second(node.mask) + model.tuple_bytes(node.mask)) + join.cpu)
-        operators.append(Operator.trusted(fields, OPERATOR_FIELDS) if finite else Operator.model_validate(fields))
+        operators += Operator.trusted([fields], OPERATOR_FIELDS) if finite else [Operator.model_validate(fields)]
     return operators
 
 
@@ -93,24 +91,21 @@ def _pipeline(inputs: list[str], k: int, priced: Sequence[PricedProbe]) -> Pipel
     """One pipeline on the wire."""
     fields = priced.fields() if isinstance(priced, WideProbes) else ((*probe[:5], list(probe.predicates), probe.asked) for probe in priced)
     probes = [
-        Probe.trusted(
-            {
-                "target": inputs[target],
-                "algorithm": Algorithm.LOOKUP if asked else Algorithm.HASH if hashed else Algorithm.NESTED_LOOP,
-                "predicates": predicates,
-                "rate_in": rate_in,
-                "rate_out": rate_out,
-                "cpu": cpu,
-            },
-            PROBE_FIELDS,
-        )
+        {
+            "target": inputs[target],
+            "algorithm": Algorithm.LOOKUP if asked else Algorithm.HASH if hashed else Algorithm.NESTED_LOOP,
+            "predicates": predicates,
+            "rate_in": rate_in,
+            "rate_out": rate_out,
+            "cpu": cpu,
+        }
         for target, hashed, rate_in, rate_out, cpu, predicates, asked in fields
     ]
-    finite = math.isfinite(sum([probe.rate_in + probe.rate_out + probe.cpu for probe in probes]))
+    finite = math.isfinite(sum([probe["rate_in"] + probe["rate_out"] + probe["cpu"] for probe in probes]))
     if finite:
-        return Pipeline.trusted({"input": inputs[k], "probes": probes}, PIPELINE_FIELDS)
+        return Pipeline.trusted([{"input": inputs[k], "probes": Probe.trusted(probes, PROBE_FIELDS)}], PIPELINE_FIELDS)[0]
     # Only a sum of figures that all fit a double is finite; where it is not, validation refuses those that do not, if any.
-    return Pipeline.model_validate({"input": inputs[k], "probes": [probe.model_dump() for probe in probes]})
+    return Pipeline.model_validate({"input": inputs[k], "probes": probes})
 
 
 def gap_of(problem: Problem, value: float, bound: float | None) -> float | None:
@@ -131,7 +126,7 @@ def shortfall_of(problem: Problem, found: Found) -> Shortfall:
     caps, points = problem.caps, (*found.points, found.best)
     in_memory = [point.cpu for point in points if point.memory_bytes <= caps.memory_bytes]
     in_cpu = [point.memory_bytes for point in points if point.cpu <= caps.cpu]
-    factors = [headroom(problem.model.price(point.tree), problem.model.graph, caps) for point in points]
+    factors = [headroom(problem.model.price(point.tree), problem.model, caps) for point in points]
     return Shortfall(
         min_cpu=min(point.cpu for point in points),
         min_memory_bytes=min(point.memory_bytes for point in points),
@@ -177,13 +172,13 @@ def build_plan(problem: Problem, outcome: Outcome) -> Plan:
         costs=model.costs,
         objective=problem.objective,
         cost=Cost(cpu=total.cpu, memory_bytes=total.memory_bytes, memory_tuples=priced.memory_tuples, output_rate=priced.output_rate),
-        headroom=headroom(total, model.graph, caps),
+        headroom=headroom(total, model, caps),
         operators=operators,
         tables=tables,
         caches=caches,
         allocation=relief.allocation if relief else None,
         shortfall=shortfall,
-        validity=[Validity.trusted(entry._asdict(), VALIDITY_FIELDS) for entry in intervals],
+        validity=Validity.trusted(({"statistic": name, "low": low, "high": high} for name, low, high in intervals), VALIDITY_FIELDS),
         explanation=explain(problem, outcome, total, shortfall) + (cached.sentences(outcome.tree.best.cpu) if cached else []),
         warnings=([BRIEF] if outcome.brief else []) + warnings_of(problem, priced, tables),
     )

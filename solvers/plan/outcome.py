@@ -119,5 +119,5 @@ def value_of(problem: Problem, point: Point, cached: CachedPlan | None) -> float
     """The objective's value of the plan, its caches counted."""
     if cached is None or problem.objective is not Objective.MAX_HEADROOM:
         return objective_value(problem, point)
-    factor = headroom(cached.total, problem.model.graph, problem.caps)
+    factor = headroom(cached.total, problem.model, problem.caps)
     return math.inf if factor is None else factor

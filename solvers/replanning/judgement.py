@@ -116,7 +116,7 @@ def gain(running: Priced, other: Priced) -> float:
         return _less(running.cpu, other.cpu)
     if objective is Objective.MIN_MEMORY:
         return _less(running.memory_bytes, other.memory_bytes)
-    factors = [headroom(priced.total, priced.problem.model.graph, caps) for priced in (running, other)]
+    factors = [headroom(priced.total, priced.problem.model, caps) for priced in (running, other)]
     before, after = (math.inf if factor is None else factor for factor in factors)
     return _more(before, after)
 

@@ -175,7 +175,7 @@ def _of_headroom(problem: Problem, answer: Plan, fitting: list[Tried], others: l
     """Held against plans, and against trees by brute force: those that no other beats, and some of the rest."""
     model = problem.model
     some = [*undominated(fitting), *random.Random(len(fitting)).sample(fitting, min(HEADROOM_TRIALS, len(fitting)))]
-    rooms = [headroom(model.price(tree_of_shape(model, {sum(blocks): blocks for blocks in tree.joins})), model.graph, problem.caps) for tree in some]
+    rooms = [headroom(model.price(tree_of_shape(model, {sum(blocks): blocks for blocks in tree.joins})), model, problem.caps) for tree in some]
     of_trees = max((math.inf if room is None else room for room in rooms), default=0.0)
     if answer.tree_bound is not None and of_trees > answer.tree_bound * (1 + CLOSE):
         yield f"headroom's tree_bound {answer.tree_bound} is below {of_trees}"

@@ -178,11 +178,11 @@ def test_max_headroom_equals_brute_force_over_trees_and_orders(seed: int) -> Non
     plans = every_plan(model)
     steps = frontier(plans)
     caps = Caps(steps[0].cpu * rng.choice((0.5, 1.5, 3.0)), steps[-1].memory_bytes * rng.choice((0.8, 1.2, 2.0)))
-    wanted = max(headroom(model.price(tree), model.graph, caps) or 0.0 for tree in every_tree_and_order(model, model.graph.all))
+    wanted = max(headroom(model.price(tree), model, caps) or 0.0 for tree in every_tree_and_order(model, model.graph.all))
     found = exact(Problem(model, caps, Objective.MAX_HEADROOM), Deadline.after(LONG))
     if wanted >= 1.0:
         assert caps.admit(found.best)
-        assert math.isclose(headroom(model.price(found.best.tree), model.graph, caps) or 0.0, wanted, rel_tol=CLOSE)
+        assert math.isclose(headroom(model.price(found.best.tree), model, caps) or 0.0, wanted, rel_tol=CLOSE)
         assert found.proof is Proof.OPTIMAL
     else:
         assert not caps.admit(found.best) and found.lacking is not None

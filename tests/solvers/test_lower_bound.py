@@ -104,7 +104,7 @@ def test_no_plan_bears_more_than_the_headroom_bound(query: Query, room: float) -
         trees: dict[int, Tree] = {1 << i: i for i in range(len(model.graph))}
         for blocks in plan.joins:
             trees[sum(blocks)] = make_join([trees[block] for block in blocks], best_orders(model, blocks)[0])
-        factor = headroom(model.price(trees[model.graph.all]), model.graph, caps)
+        factor = headroom(model.price(trees[model.graph.all]), model, caps)
         assert factor is not None
         assert factor <= bound * (1.0 + 1e-9)
 

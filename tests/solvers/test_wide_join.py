@@ -98,7 +98,7 @@ def test_headroom_validity_and_paths_of_a_wide_join_are_the_same_over_arrays(see
     listed = sums(wide.terms)
     assert listed == pytest.approx(sums(plain.terms))
     for caps in (Caps(plain.cpu * 1.3, plain.memory_bytes * 1.2), Caps(cpu=plain.cpu * 0.9)):
-        assert headroom(wide, at_once.graph, caps) == pytest.approx(headroom(plain, one_by_one.graph, caps))
+        assert headroom(wide, at_once, caps) == pytest.approx(headroom(plain, one_by_one, caps))
         mine, theirs = validity(wide, at_once, caps), validity(plain, one_by_one, caps)
         assert [entry.statistic for entry in mine] == [entry.statistic for entry in theirs]
         ends = [[math.inf if entry.high is None else entry.high for entry in entries] for entries in (mine, theirs)]

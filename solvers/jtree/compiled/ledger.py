@@ -60,6 +60,8 @@ class Ledger:
 
     def _size(self, mask: int) -> float:
         graph = self.model.graph
+        if mask & (mask - 1) == 0:
+            return graph.window_tuples[mask.bit_length() - 1]
         if any(subset & ~mask == 0 for subset, _ in graph.observed):
             return graph.size(mask)
         streams = self._streams_of(mask)
