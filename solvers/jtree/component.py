@@ -41,7 +41,7 @@ EXPANSIONS = 60  # plans whose neighbours are tried as seeds
 BEAMS, WORTH = (20, 100), 250  # sets of each size to search first, where there are this many times as many sets in all
 QUICK_STREAMS, QUICK_SETS = 16, 1_000  # up to which the search ends in milliseconds
 FEW_STREAMS = 12  # up to which a cap leaves so little to search that more seeds than one descent's cost more than they save: 5.5 ms and 3.4
-TINY_SETS = 160  # up to which the search takes less time than one descent for seeds
+TINY_SETS = 160  # up to which the search takes less time than one descent for seeds, and under a cap less than making any: a fifth of 0.1 ms
 QUICK_ROOM, ROOM = 1 << 10, 1 << 22  # points of all staircases: pages that are never written cost nothing
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
 
@@ -68,6 +68,12 @@ def _answer(start: Seeds, stairs: Stairs, limits: Limits) -> Answer:
         cheaper = np.flatnonzero((start.m <= limits.cap_m) & (start.m > stairs.m[-1]) & (start.e < stairs.e[0]))
         rows = np.concatenate((-2 - cheaper, rows))
     return Answer(not stairs.status, rows, start.members, stairs.point_rows, stairs.point_sets, stairs.entries)
+
+
+def _is_capped(limits: Limits) -> bool:
+    """Whether one figure is minimised under a cap on the other, which then rules out most of what there is to search."""
+    cap = {LEAST_CPU: limits.cap_m, LEAST_BYTES: limits.cap_e}
+    return cap.get(limits.goal, math.inf) < math.inf
 
 
 @dataclass
@@ -155,7 +161,7 @@ class Component:
         keeps_nothing = limits.goal == LEAST_BYTES and limits.cap_e == math.inf
         within = limits._replace(cap_m=min(limits.cap_m, 0.0)) if keeps_nothing else limits
         if self.quick:
-            start = self._quick_start
+            start = self._no_seeds if sets.mask.size <= TINY_SETS and _is_capped(limits) else self._quick_start
             self._tell(start, progress)
             return _answer(start, at_once(sets, prices, start, within, stop, QUICK_ROOM), limits)
         if limits.goal == LEAST_CPU and limits.cap_m == math.inf:
@@ -192,6 +198,11 @@ class Component:
     def _quick_start(self) -> Seeds:
         """The seeds of a search that is over in milliseconds: the same for every question."""
         return self._seeds(np.zeros(2, np.int64), self.sets)
+
+    @cached_property
+    def _no_seeds(self) -> Seeds:
+        none = np.empty(0)
+        return Seeds(none, none, np.empty(0, np.int64), np.empty((0, self.sets.n), np.int64))
 
     def seed_bytes(self) -> float:
         """The most bytes that a seed of a quick search keeps."""
