@@ -40,6 +40,11 @@ class Access:
         self._rate, self._clock = rate, clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
+    @property
+    def open(self) -> bool:
+        """Whether whoever asks is let in."""
+        return not self._keys and not self._rate
+
     def admit(self, given: str, address: str) -> None:
         """Raises BadKeyError or TooFastError."""
         name, rate = f"address {address}", self._rate

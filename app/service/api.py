@@ -13,11 +13,11 @@ import json
 import logging
 import re
 import time
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import ExitStack, asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -137,7 +137,7 @@ def _solve_route(index: int, endpoint: Endpoint, pool: Pool, metrics: Metrics, s
     async def solve(request: Request) -> Response:
         _admit(request, access)
         _check_media_type(request)
-        newest = Newest() if endpoint.streams and wants_stream(request.headers.get("accept", "")) else None
+        newest = Newest() if endpoint.streams and wants_stream(_header(request, b"accept")) else None
         source = "miss"
         try:
             with ExitStack() as places:
@@ -229,9 +229,17 @@ def _told_of(failed: BaseException) -> tuple[int, bytes]:
     return 500, problem(500, "The server failed on this request; its log says why.")
 
 
+def _header(request: Request, name: bytes) -> str:
+    """The first of this name, or nothing. `Request.headers` looks through all of them for each name, which is a tenth of a kept answer's time."""
+    headers: dict[bytes, bytes] = request.scope["state"]["headers"]
+    return headers.get(name, b"").decode("latin-1")
+
+
 def _admit(request: Request, access: Access) -> None:
+    if access.open:
+        return
     try:
-        access.admit(request.headers.get("x-api-key", ""), request.client.host if request.client else "")
+        access.admit(_header(request, b"x-api-key"), request.client.host if request.client else "")
     except BadKeyError:
         raise RefusedError(401, "This service asks for a key; send it as X-API-Key.", headers={"WWW-Authenticate": "ApiKey"}) from None
     except TooFastError as fast:
@@ -239,21 +247,21 @@ def _admit(request: Request, access: Access) -> None:
 
 
 def _check_media_type(request: Request) -> None:
-    media_type, _, parameters = request.headers.get("content-type", "").partition(";")
+    media_type, _, parameters = _header(request, b"content-type").partition(";")
     if media_type.strip().lower() != "application/json":
         given = f"not {media_type.strip()[:80]}" if media_type.strip() else "and it has no Content-Type"
         raise RefusedError(415, f"The body must be application/json, {given}.", about_body=True)
     charset = parameters.lower().replace('"', "").partition("charset=")[2].partition(";")[0].strip()
     if charset not in ("", "utf-8", "utf8"):
         raise RefusedError(415, f"The body must be UTF-8, not {charset[:80]}.", about_body=True)
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    if encoding != "identity":
+    encoding = _header(request, b"content-encoding").strip().lower()
+    if encoding not in ("", "identity"):
         raise RefusedError(415, f"The body must come as it is, without Content-Encoding, not {encoding[:80]}.", about_body=True)
 
 
 async def _read_body(request: Request, settings: Settings) -> bytes:
     """The body, as long as it keeps to the limits of size and time."""
-    declared = request.headers.get("content-length", "")
+    declared = _header(request, b"content-length")
     too_large = declared.isdecimal() and int(declared[:20]) > settings.body_bytes
     body, more = bytearray(), True
     try:
@@ -374,10 +382,10 @@ class _Outermost:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = dict(scope["headers"])
+        headers = dict(reversed(scope["headers"]))  # of several the first
         given = headers.get(b"x-request-id", b"").decode("latin-1")
-        request_id = given if SANE_ID.fullmatch(given) else uuid.uuid4().hex
-        scope.setdefault("state", {})["request_id"] = request_id
+        request_id = given if SANE_ID.fullmatch(given) else token_hex(16)
+        scope.setdefault("state", {}).update(request_id=request_id, headers=headers)
         began, status = time.perf_counter(), 0
         route = scope["path"] if scope["path"] in self._routes else "other"
         traced = trace_id(headers)

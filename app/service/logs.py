@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 __all__ = ["set_up_logging"]
 
 _STANDARD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "color_message"})
+_ENCODER = json.JSONEncoder(default=str)  # `json.dumps` would make one for every line
 
 
 class _JsonFormatter(logging.Formatter):
@@ -23,7 +24,7 @@ class _JsonFormatter(logging.Formatter):
         line.update((key, value) for key, value in vars(record).items() if key not in _STANDARD)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return _ENCODER.encode(line)
 
 
 def set_up_logging() -> None:

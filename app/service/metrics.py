@@ -59,10 +59,16 @@ class Metrics:
         self._streams = Counter("watersmeet_streams_total", "Streams of events, those that were left included.", ["route"], registry=self._registry)
         self._incumbents = Counter("watersmeet_incumbents_total", "Incumbents sent in streams.", ["route"], registry=self._registry)
         self._registry.register(_Collector(pool, answers))
+        # Series that were found once: looking one up by its labels takes longer than counting.
+        self._answered: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+        self._came_from: dict[str, Counter] = {}
 
     def answered(self, route: str, status: int, seconds: float) -> None:
-        self._requests.labels(route, str(status)).inc()
-        self._latency.labels(route).observe(seconds)
+        series = self._answered.get((route, status))
+        if series is None:
+            series = self._answered[route, status] = self._requests.labels(route, str(status)), self._latency.labels(route)
+        series[0].inc()
+        series[1].observe(seconds)
 
     def solved(self, route: str, seconds: float) -> None:
         self._solve.labels(route).observe(seconds)
@@ -72,7 +78,10 @@ class Metrics:
         self._incumbents.labels(route).inc(incumbents)
 
     def came_from(self, source: str) -> None:
-        self._answers.labels(source).inc()
+        series = self._came_from.get(source)
+        if series is None:
+            series = self._came_from[source] = self._answers.labels(source)
+        series.inc()
 
     def render(self) -> bytes:
         return generate_latest(self._registry)

@@ -25,7 +25,7 @@ def neighbours(model: CostModel, shape: Shape) -> Iterator[Shape]:
         for kept in inputs:
             if kept in shape:
                 dissolved = {mask: parts for mask, parts in shape.items() if mask != kept}
-                dissolved[user] = tuple(part for part in inputs if part != kept) + shape[kept]
+                dissolved[user] = sorted_inputs([*(part for part in inputs if part != kept), *shape[kept]])
                 yield dissolved
                 yield from (grouped for grouped in _grouped(model, dissolved, user) if kept not in grouped)
 
@@ -39,9 +39,10 @@ def _grouped(model: CostModel, shape: Shape, user: int) -> Iterator[Shape]:
         near = model.graph.around(left)
         for right in inputs[k + 1 :]:
             if near & right:
-                yield {**shape, left | right: (left, right), user: (*(part for part in inputs if part not in (left, right)), left | right)}
+                others = [part for part in inputs if part not in (left, right)]
+                yield {**shape, left | right: (left, right), user: sorted_inputs([*others, left | right])}
 
 
 def built(model: CostModel, shape: Shape) -> Tree:
-    """The join tree of a shape whose inputs stand in any order, with the best probe orders."""
-    return tree_of_joins({mask: sorted_inputs(parts) for mask, parts in shape.items()}, lambda inputs: best_join(model, inputs).orders)
+    """The join tree of a shape, with the best probe orders."""
+    return tree_of_joins(shape, lambda inputs: best_join(model, inputs).orders)
