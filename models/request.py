@@ -148,7 +148,7 @@ class Resources(Model):
 
 
 class Costs(Model):
-    """What one operation costs, in CPU-seconds per tuple. The defaults are papers 3 and 4's figures."""
+    """What one operation costs, in CPU-seconds per tuple, but for `step`. The defaults are papers 3 and 4's figures."""
 
     join: Annotated[NonNegative, Field(examples=[2.2e-6])] = 2.2e-6
     """Making one joined tuple."""
@@ -162,6 +162,8 @@ class Costs(Model):
     """Starting one probe, whatever it finds."""
     scan: Annotated[NonNegative, Field(examples=[1.7e-6])] = 1.7e-6
     """Looking at one tuple of a state in a nested loop."""
+    step: Annotated[NonNegative, Field(examples=[0.0])] = 0.0
+    """What each probe step of a plan costs whatever its rows, in CPU-seconds per second: what it costs in a micro-batch, times batches a second."""
 
 
 class Options(Model):

@@ -145,6 +145,7 @@ def random_costs(rng: random.Random) -> Costs:
         append=rng.choice((1e-7, 1e-6)),
         probe=rng.choice((0.0, 5e-7, 3e-6)),
         scan=rng.choice((1.7e-6, 1e-8)),
+        step=rng.choice((0.0, 1e-6, 1e-5, 1e-4, 1e-3)),
     )
 
 

@@ -4,7 +4,8 @@ Where the CPU is short: the plan and the allocation are chosen together, among t
 the memory cap. For each plan two answers are compared:
 
 * all tuples are kept, and shares of them may probe: the joint optimum of freshness and throughput (paper 2);
-* only a share of every stream is let in, all of which probes: what is left when keeping the windows takes too much.
+* only a share of every stream is let in, all of which probes: what is left when keeping the windows takes too much. Probe steps cost what they
+  cost whatever is let in; where they alone are over the cap, nothing is.
 
 The plan that meets more freshness predicates is better, then the one with more results. The search keeps the plans that
 are best at full load; when the CPU is short another may be best. So in small graphs the best of them is improved step by step.
@@ -154,7 +155,7 @@ def given_shares(model: CostModel, priced: PricedTree, cap: float, stated: Seque
     graph = model.graph if admitted in (0.0, 1.0) else model.graph.scaled(admitted)
     plan = paths_of_plan(graph, model.costs, priced)
     if not admitted:
-        plan, shares = replace(plan, keeping=0.0), (0.0,) * len(graph)
+        plan, shares = replace(plan, keeping=plan.steps), (0.0,) * len(graph)
     nothing = Refresh((0.0,) * len(plan.subresults))
     reached = ages(plan, shares)
     # Rows that are let in more slowly make a window of rows, and a freshness in rows, longer in seconds.
@@ -234,7 +235,7 @@ class _Contest:
         """Whether letting in a share of every stream may be better than the best so far.
 
         Each stream whose window is a time holds fewer tuples by the share f, so results fall by f for each of them: f is at least what leaves as
-        many results as the best has. No cost falls faster than by f for each stream, and keeping windows falls by f alone.
+        many results as the best has. No cost falls faster than by f for each stream; keeping windows falls by f alone, and probe steps not at all.
         """
         if not self._may_win(output_rate):
             return False
@@ -242,7 +243,7 @@ class _Contest:
         if self._to_beat == -math.inf or not timed:
             return True
         share = math.pow(min(1.0, self._to_beat / output_rate), 1.0 / timed)
-        least = plan.keeping * share + (cpu - plan.keeping) * math.pow(share, len(self.model.graph))
+        least = plan.steps + (plan.keeping - plan.steps) * share + (cpu - plan.keeping) * math.pow(share, len(self.model.graph))
         return least <= self.caps.cpu * ROUNDED
 
 

@@ -13,7 +13,8 @@ full rate that is size(U)/T_i tuples per second. A path's share p_i of its strea
     costs      p_i · (1/T_i) · Σ_steps [size(U)·(probe + scan·size(t) where scanned) + size(U∪t)·join]
                + p_i · (1/T_i) · Σ_subresults S on the way  size(S)·(insert + delete, or append)       CPU-seconds per second
 
-while the streams' own windows are kept whatever the shares are: inserting is cheap and a tuple that is not kept is lost.
+while the streams' own windows are kept whatever the shares are: inserting is cheap and a tuple that is not kept is lost. What probe steps cost
+whatever their rows is paid whatever the shares are, too, even where nothing is let in.
 With all shares 1 that is the plan's CPU. With weight 1 per arriving tuple instead, it is the paper's count of probes.
 
 Departs from paper 2: multi-way joins are paths too (a pipeline of several steps), and the resource is CPU time.
@@ -27,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from models.request import Costs
-from solvers.model.cost import CostModel, PricedJoin, PricedTree, times
+from solvers.model.cost import CostModel, PricedJoin, PricedTree, stepping, times
 from solvers.model.graph import JoinGraph, bits
 from solvers.model.probe_order import best_join
 from solvers.model.wide_join import WideTerms, probing_along, sizes_along
@@ -102,11 +103,13 @@ class PlanPaths:
     cpu: tuple[float, ...]
     """What each path costs when all of its stream's tuples probe."""
     keeping: float
-    """What the streams' own windows cost, whatever may probe."""
+    """What the streams' own windows cost, whatever may probe, and probe steps, whatever their rows."""
     size: float
     """size(all): a share p_i yields p_i·size/T_i results per second."""
     subresults: tuple[Subresult, ...]
     """Inputs before users."""
+    steps: float = 0.0
+    """Of `keeping`, what probe steps cost."""
 
 
 def visited_sizes(graph: JoinGraph, join: PricedJoin, sizes: dict[int, float]) -> list[list[float]]:
@@ -157,7 +160,7 @@ class JoinParts(NamedTuple):
     probing: list[list[float]]
     """For each input what one of its live tuples costs: all its probes and, where the input is a kept subresult, keeping it. A list of parts."""
     keeping: list[float]
-    """What the windows of those inputs cost that are streams."""
+    """What the windows of those inputs cost that are streams, and last what its probe steps cost, whatever their rows."""
     sizes: dict[int, float]
     """The sizes that were met."""
 
@@ -172,11 +175,12 @@ def _join_parts(graph: JoinGraph, costs: Costs, join: PricedJoin, sizes: dict[in
             probing[k].append(times(held, sizes[block]))
         else:
             keeping.append(times(held, graph.rates[block.bit_length() - 1]))
+    keeping.append(stepping(costs, sum(map(len, join.orders))))
     return JoinParts(probing, keeping, sizes)
 
 
 _Added = tuple[float, tuple[float, ...]]
-"""Of a join: what the windows cost that it keeps, and by stream what its live tuples cost."""
+"""Of a join: what the windows that it keeps and its steps cost, and by stream what its live tuples cost."""
 
 
 class KnownJoins:
@@ -207,9 +211,11 @@ class KnownJoins:
         """The paths of a plan of joins of these inputs in their best orders, but for its subresults; figures are added up in another order than
         those of `paths_of_plan`. Joins that were not met before count with what they cost at least (`_least`)."""
         graph = self._model.graph
+        shape = list(shape)
         joins = [self._sums.get(inputs) or self._least(inputs) for inputs in shape]
+        steps = stepping(self._model.costs, sum(len(inputs) * (len(inputs) - 1) for inputs in shape))
         cpu = [sum(costs) / window for costs, window in zip(zip(*[each for _, each in joins], strict=True), graph.window_seconds, strict=True)]
-        return PlanPaths(graph.window_seconds, tuple(cpu), sum([kept for kept, _ in joins]), self._model.size(graph.all), ())
+        return PlanPaths(graph.window_seconds, tuple(cpu), sum([kept for kept, _ in joins]), self._model.size(graph.all), (), steps)
 
     def _least(self, inputs: Inputs) -> _Added:
         """What a join of these inputs adds at least, without ordering its probes.
@@ -220,7 +226,7 @@ class KnownJoins:
         if inputs not in self._leasts:
             model, costs, graph = self._model, self._model.costs, self._model.graph
             made, held = times(costs.join, model.size(sum(inputs))), min(costs.insert + costs.delete, costs.append)
-            keeping, weights = 0.0, []
+            keeping, weights = stepping(costs, len(inputs) * (len(inputs) - 1)), []
             for block in inputs:
                 weight = made + times(costs.probe, model.size(block))
                 if len(inputs) > 2:
@@ -248,10 +254,11 @@ def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree, known: Kno
     """The paths of a priced plan. `graph` may be another than it was priced for (thinned rates): its algorithms stay."""
     n, sizes = len(graph), dict[int, float]()
     parts: list[list[float]] = [[] for _ in range(n)]
-    keeping, subresults = [], []
+    keeping, steps, subresults = [], [], []
     for number, (node, join) in enumerate(zip(priced.nodes, priced.joins, strict=True)):
         found = known.of(join) if known else _join_parts(graph, costs, join, sizes)
         keeping += found.keeping
+        steps.append(found.keeping[-1])
         for block, weights in zip(join.blocks, found.probing, strict=True):
             for i in bits(block):
                 parts[i] += weights
@@ -264,6 +271,7 @@ def paths_of_plan(graph: JoinGraph, costs: Costs, priced: PricedTree, known: Kno
         math.fsum(keeping),
         graph.size(graph.all),
         tuple(subresults),
+        math.fsum(steps),
     )
 
 

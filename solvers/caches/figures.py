@@ -1,6 +1,7 @@
 """What a cache saves, costs and holds (paper 1 §4.1, §4.4, App. A), from the cost model of contract §1.
 
-Operator l of a pipeline processes d_l tuples per second at c_l each; d·c is the priced probe's CPU. With
+Operator l of a pipeline processes d_l tuples per second at c_l each; d·c is the priced probe's CPU. What a probe step costs whatever its tuples
+(`Costs.step`) is paid with a cache as without: misses are probed in the same batch, and the lookup is a step of its own. With
 X the segment's streams, P what was visited before it, u its key:
 
     update_cost = insert + delete                     every tuple put into a cache is taken out again

@@ -32,7 +32,7 @@ from solvers.caches.select.program import Candidate, Program, cheapest_cover
 from solvers.common.deadline import Deadline
 from solvers.jtree.choice import overload
 from solvers.jtree.search import Found, Problem, make_join
-from solvers.model.cost import CostModel, PricedTree
+from solvers.model.cost import CostModel, PricedTree, stepping
 from solvers.model.point import Caps, Point
 from solvers.model.probe_order import Orders
 from solvers.model.sensitivity import headroom
@@ -304,13 +304,13 @@ def _cannot_win(problem: Problem, tree: Tree, to_beat: tuple[float, ...]) -> boo
 
 
 def _least_cpu(model: CostModel, priced: PricedTree) -> float:
-    """What no caches can save: binary joins, states, and making the results of multi-way joins."""
+    """What no caches can save: binary joins, states, probe steps, and making the results of multi-way joins."""
     total = []
     for node, join in zip(priced.nodes, priced.joins, strict=True):
         if len(join.blocks) == 2:
             total.append(join.cpu)
         else:
-            total += [state.cpu for state in join.states]
+            total += [stepping(model.costs, sum(map(len, join.orders))), *(state.cpu for state in join.states)]
             total.append(model.costs.join * priced.sizes[node.mask] * model.per_second(node.mask))
     return math.fsum(total)
 

@@ -247,7 +247,8 @@ def component_of(model: CostModel, mask: int, limit: int) -> Component | None:
     streams = [places[k] for k in sets.order.tolist()]
     weights = weights_of(model.costs)
     floors = stream_floors(sets, weights)
-    base = math.fsum([*floors.tolist(), *(weights.probe * rate for rate in sets.rates.tolist()), weights.join * float(sets.size[-1] * sets.pace[-1])])
+    results, steps = weights.join * float(sets.size[-1] * sets.pace[-1]), weights.step * (2 * (sets.n - 1))
+    base = math.fsum([*floors.tolist(), *(weights.probe * rate for rate in sets.rates.tolist()), results, steps])
     prices = Prices(
         weights=weights,
         made=weights.join + weights.probe,

@@ -18,7 +18,7 @@ replacement costs at (j + κ) per level, because A_m·(j + κ) ≤ (m − 1)·j 
 whose last step is the output, (A_m − 1)·(j + κ) ≤ (m − 2)·j. So the tree costs at least (j + κ) · Σ c_i·(d_i − 1) for the
 depths d_i of some binary tree, and the least Σ c_i·d_i of all binary trees is Huffman's:
 
-    CPU ≥ Σ_i keeping and first probe of stream i  +  join · rate(all)  +  (j + κ) · (Huffman(c) − Σ c_i)
+    CPU ≥ Σ_i keeping and first probe of stream i  +  join · rate(all)  +  (j + κ) · (Huffman(c) − Σ c_i)  +  step · least steps
 
 m_i: the logarithm of size is Σ log w − Σ |log σ| over the set's streams and predicates. Making that small is a minimum cut
 (choose predicates, pay for their streams), exact once i and one neighbour are put inside; connectedness is not asked for,
@@ -41,7 +41,7 @@ from models.request import Objective
 from solvers.common.deadline import NEVER, Deadline
 from solvers.common.tolerances import ROUNDED_DOWN, SUMMED_DOWN
 from solvers.jtree.search import Problem
-from solvers.model.cost import CostModel
+from solvers.model.cost import CostModel, least_steps, stepping
 from solvers.model.graph import JoinGraph, bits
 from solvers.model.point import Caps
 
@@ -258,7 +258,7 @@ def cpu_lower_bound(model: CostModel, deadline: Deadline = NEVER) -> float:
     if len(graph) == 1:
         return 0.0
     parts = graph.components
-    terms = [costs.join * model.rate(graph.all)]
+    terms = [costs.join * model.rate(graph.all), stepping(costs, least_steps(graph))]
     slowest = min(graph.rates) if len(parts) == 1 else 0.0
     for component in parts:
         streams = list(bits(component))
@@ -288,11 +288,11 @@ def _always_kept(graph: JoinGraph) -> int:
 
 
 def _cpu_with_tables(model: CostModel) -> float:
-    """CPU that every plan of a graph with tables needs: making the results, each stream's first probe, keeping those that must be kept."""
+    """CPU that every plan of a graph with tables needs: making the results, each stream's first probe, the least steps, keeping those that must be kept."""
     graph, costs = model.graph, model.costs
     cheapest = min([costs.probe, *(offer.cpu for offers in graph.offers for offer in offers if not offer.kept)])
     keep = min(costs.insert + costs.delete, costs.append)
-    terms = [costs.join * model.rate(graph.all), *(cheapest * rate for rate in graph.rates)]
+    terms = [costs.join * model.rate(graph.all), stepping(costs, least_steps(graph)), *(cheapest * rate for rate in graph.rates)]
     return math.fsum([*terms, *(keep * graph.rates[i] for i in bits(_always_kept(graph)))]) * ROUNDED_DOWN
 
 

@@ -7,6 +7,10 @@ rate of a subresult do not depend on how it was joined. Costs add up over joins.
 Every CPU figure is a sum of *terms* weight · size(U) · size(V) · Σ_{i∈B} 1/T_i; a term remembers U, V and B, and
 that is all that sensitivity analysis (headroom, validity) needs to know. Sums are `total`, which is exact
 before its one rounding, so no figure depends on the order of summation.
+
+Beside what tuples cost, each probe step costs `step` whatever comes: a term without U, V and B. A join of m inputs, f of which are no tables,
+has f·(m − 1) steps. That is 2·(f − 1) + (m − f), as many as binary joins of these inputs have, and (f − 1)·(m − 2) more: so every plan has
+`least_steps`, binary joins have no others, and which steps come in which order changes nothing.
 """
 
 from __future__ import annotations
@@ -32,9 +36,12 @@ __all__ = [
     "PricedState",
     "PricedTree",
     "Term",
+    "excess_steps",
     "keeping",
+    "least_steps",
     "scanning",
     "side",
+    "stepping",
     "times",
     "total",
 ]
@@ -46,7 +53,8 @@ LARGEST = 1e290  # the largest of these
 
 
 class Term(NamedTuple):
-    """value = weight · size(made) · size(scanned) · Σ_{i∈arriving} 1/T_i; `scanned` is 0 where no state is scanned."""
+    """value = weight · size(made) · size(scanned) · Σ_{i∈arriving} 1/T_i; `scanned` is 0 where no state is scanned. Where all three are 0, it is
+    what steps cost, which depends on no rate."""
 
     value: float
     made: int
@@ -63,6 +71,7 @@ class PricedProbe(NamedTuple):
     rate_in: float
     rate_out: float
     cpu: float
+    """Of its tuples: `Costs.step`, which every step costs, is in the join's figures and on the wire, not here, since no cache saves it."""
     predicates: tuple[int, ...]
     """The query's predicates between what was visited and the target."""
     asked: bool = False
@@ -140,6 +149,22 @@ def times(weight: float, value: float) -> float:
 def keeping(costs: Costs, indexed: bool, kept: float) -> float:
     """Keeping a state that `kept` tuples enter, and leave, a second."""
     return times(costs.insert + costs.delete if indexed else costs.append, kept)
+
+
+def stepping(costs: Costs, steps: int) -> float:
+    """What so many probe steps cost, whatever their rows."""
+    return times(costs.step, steps)
+
+
+def least_steps(graph: JoinGraph) -> int:
+    """The probe steps that every plan has: two for each stream but one, and one for each table."""
+    tables = graph.tables.bit_count()
+    return 2 * max(0, len(graph) - tables - 1) + tables
+
+
+def excess_steps(inputs: int) -> int:
+    """How many more steps a join of so many inputs, none of them a table, has than binary joins of them."""
+    return (inputs - 1) * (inputs - 2)
 
 
 def scanning(costs: Costs, hashed: bool, arriving: float, size: float) -> float:
@@ -321,6 +346,8 @@ class CostModel:
             if kept:
                 terms.append(Term(kept, block, block))
             states.append(PricedState(indexed[k], kept))
+        if steps := stepping(costs, sum(map(len, orders))):
+            terms.append(Term(steps, 0, 0))
         exact = _exact_sum([term.value for term in terms])
         return PricedJoin(
             tuple(blocks),

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.request import Costs
-from solvers.model.cost import CostModel, PricedJoin, PricedPipeline, PricedProbe, PricedState, Term, keeping, total
+from solvers.model.cost import CostModel, PricedJoin, PricedPipeline, PricedProbe, PricedState, Term, keeping, stepping, total
 from solvers.model.graph import JoinGraph, bits
 
 __all__ = ["WideProbes", "WideTerms", "price_wide_join", "probing_along", "sizes_along"]
@@ -90,13 +90,13 @@ class Layout:
 class WideTerms(Sequence[Term]):
     """The terms of a wide join as arrays: a row per pipeline, a column per step. As a sequence they are made one by one, which takes long."""
 
-    def __init__(self, layout: Layout, hashed: NDArray[np.bool_], values: tuple[Floats, Floats, Floats], kept: Floats) -> None:
-        self.layout, self.hashed, self.kept = layout, hashed, kept
+    def __init__(self, layout: Layout, hashed: NDArray[np.bool_], values: tuple[Floats, Floats, Floats], kept: Floats, steps: float) -> None:
+        self.layout, self.hashed, self.kept, self.steps = layout, hashed, kept, steps
         self.probing, self.joining, self.scanning = values
         self._listed: tuple[Term, ...] | None = None
 
     def __len__(self) -> int:
-        return sum(int(np.count_nonzero(values)) for values in (self.probing, self.joining, self.scanning, self.kept))
+        return sum(int(np.count_nonzero(values)) for values in (self.probing, self.joining, self.scanning, self.kept, self.steps))
 
     @overload
     def __getitem__(self, index: int) -> Term: ...
@@ -121,6 +121,7 @@ class WideTerms(Sequence[Term]):
                 visited = made
         for block, value in zip(blocks, self.kept.tolist(), strict=True):
             yield Term(value, block, block)
+        yield Term(self.steps, 0, 0)
 
     def totals(self) -> Floats:
         """By input the sum of what its arrivals cost: keeping them and all their probes. Added one after the other, which is the same everywhere."""
@@ -138,7 +139,7 @@ class WideTerms(Sequence[Term]):
         by_rows = np.array(shares)
         share = np.concatenate([*(np.repeat(by_rows, steps) for _ in range(3)), by_rows])
         values = np.concatenate([self.probing.ravel(), self.joining.ravel(), self.scanning.ravel(), self.kept])
-        found = _summed(degrees, values - values * share)
+        found = [*_summed(degrees, values - values * share), (0, self.steps)]
         return [*found, *_summed(degrees + 1, values * share)] if by_rows.any() else found
 
     def moved(self, rows: int, m: int) -> Floats:
@@ -236,7 +237,8 @@ def price_wide_join(model: CostModel, blocks: Sequence[int], orders: Sequence[Se
     indexed = np.bincount(layout.targets[hashed], minlength=m) > 0
     kept = [keeping(costs, index, rate) for index, rate in zip(indexed.tolist(), rates, strict=True)]
     figures = _Figures(layout, hashed, arriving, produced, cpu)
-    values = np.concatenate([probing.ravel(), joining.ravel(), scanning.ravel(), np.array(kept)])
+    steps = stepping(costs, layout.targets.size)
+    values = np.concatenate([probing.ravel(), joining.ravel(), scanning.ravel(), np.array([*kept, steps])])
     cpu_of_all = total(values[values != 0.0].tolist())
     return PricedJoin(
         tuple(blocks),
@@ -244,7 +246,7 @@ def price_wide_join(model: CostModel, blocks: Sequence[int], orders: Sequence[Se
         tuple(PricedState(index, value) for index, value in zip(indexed.tolist(), kept, strict=True)),
         tuple(PricedPipeline(WideProbes(figures, k)) for k in range(m)),
         cpu_of_all,
-        WideTerms(layout, hashed, (probing, joining, scanning), np.array(kept)),
+        WideTerms(layout, hashed, (probing, joining, scanning), np.array(kept), steps),
         (cpu_of_all,),
     )
 

@@ -80,15 +80,15 @@ def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
             "states": State.trusted(
                 ({"input": inputs[k], "indexed": state.indexed, "cpu": state.cpu} for k, state in enumerate(join.states) if state.kept), STATE_FIELDS
             ),
-            "pipelines": [_pipeline(inputs, k, pipeline.probes) for k, pipeline in enumerate(join.pipelines) if pipeline.probes],
+            "pipelines": [_pipeline(inputs, k, pipeline.probes, model.costs.step) for k, pipeline in enumerate(join.pipelines) if pipeline.probes],
         }
         finite = math.isfinite(size * (1.0 + model.per_second(node.mask) + model.tuple_bytes(node.mask)) + join.cpu)
         operators += Operator.trusted([fields], OPERATOR_FIELDS) if finite else [Operator.model_validate(fields)]
     return operators
 
 
-def _pipeline(inputs: list[str], k: int, priced: Sequence[PricedProbe]) -> Pipeline:
-    """One pipeline on the wire."""
+def _pipeline(inputs: list[str], k: int, priced: Sequence[PricedProbe], step: float) -> Pipeline:
+    """One pipeline on the wire; `step` is what each of its probes costs beside its tuples."""
     fields = priced.fields() if isinstance(priced, WideProbes) else ((*probe[:5], list(probe.predicates), probe.asked) for probe in priced)
     probes = [
         {
@@ -97,7 +97,7 @@ def _pipeline(inputs: list[str], k: int, priced: Sequence[PricedProbe]) -> Pipel
             "predicates": predicates,
             "rate_in": rate_in,
             "rate_out": rate_out,
-            "cpu": cpu,
+            "cpu": cpu + step,
         }
         for target, hashed, rate_in, rate_out, cpu, predicates, asked in fields
     ]

@@ -129,14 +129,14 @@ class _Formulas:
                 else:
                     total.append(arriving * costs.scan * self.graph.size(target))
             visited |= target
-            total.append(self.from_(block, visited) * costs.join)
+            total.append(self.from_(block, visited) * costs.join + costs.step)
         return frozenset(hashed), math.fsum(total)
 
     def _binary_side(self, probing: int, probed: int) -> float:
         """Keeping `probed` and probing it from the other side, with an index or without, whichever is cheaper."""
         costs = self.costs
         kept, arriving = self.from_(probed, probed), self.from_(probing, probing)
-        made = self.from_(probing, probing | probed) * costs.join
+        made = self.from_(probing, probing | probed) * costs.join + costs.step
         plain = kept * costs.append + arriving * (costs.probe + costs.scan * self.graph.size(probed)) + made
         if not self.equality(probing, probed):
             return plain
@@ -152,7 +152,7 @@ class _Formulas:
             if not self.equality(visited, target):
                 total += arriving * costs.scan * self.graph.size(target)
             visited |= target
-            total += self.from_(block, visited) * costs.join
+            total += self.from_(block, visited) * costs.join + costs.step
         return total
 
     def _allowed(self, block: int) -> bool:

@@ -167,11 +167,12 @@ def _price_operator(graph: _Query, costs: dict[str, float], operator: dict[str, 
             index = reach.indexes.get(probe["target"])
             if index is not None:
                 assert graph.binds(visited, probe["target"], index["bound"]), f"{probe['target']} is asked before it is bound"
-                steps.append(("lookup", predicates, arriving, produced, arriving * index["cpu"] + produced * costs["join"]))
+                steps.append(("lookup", predicates, arriving, produced, arriving * index["cpu"] + produced * costs["join"] + costs.get("step", 0.0)))
                 total += steps[-1][-1]
                 visited, arriving = visited | target, produced
                 continue
             cost = arriving * (costs["probe"] + (0.0 if by_hash else costs["scan"] * graph.size(target))) + produced * costs["join"]
+            cost += costs.get("step", 0.0)  # whatever the rows
             steps.append(("hash" if by_hash else "nested_loop", predicates, arriving, produced, cost))
             total += cost
             visited, arriving = visited | target, produced

@@ -192,13 +192,13 @@ class Reference:
         return min(plain, kept * self.index + arriving * costs.probe) if self.equal_around(probing) & probed else plain
 
     def binary(self, left: int, right: int) -> float:
-        return self.side(left, right) + self.side(right, left) + self.rate(left | right) * self.costs.join
+        return self.side(left, right) + self.side(right, left) + self.rate(left | right) * self.costs.join + 2 * self.costs.step
 
     def step(self, block: int, visited: int, target: int) -> float:
         """One probe of the pipeline of `block` in an mjoin."""
         costs, arriving = self.costs, self.produced(block, visited)
         scanned = 0.0 if self.equal_around(visited) & target else costs.scan * self.size(target)
-        return arriving * (costs.probe + scanned) + self.produced(block, visited | target) * costs.join
+        return arriving * (costs.probe + scanned) + self.produced(block, visited | target) * costs.join + costs.step
 
     def keeping(self, blocks: Sequence[int]) -> float:
         """The states of an mjoin."""
@@ -235,7 +235,8 @@ class Reference:
                     weight = costs.probe if block & equal else costs.probe + costs.scan * self.size(block)
                     best = min(best, size * weight + self.size(union | block) * costs.join + to_go[union | block])
             to_go[union] = best
-        return self.keeping(blocks) + math.fsum(self.per_second(block) * to_go[block] for block in blocks)
+        steps = len(blocks) * (len(blocks) - 1) * costs.step
+        return self.keeping(blocks) + math.fsum([steps, *(self.per_second(block) * to_go[block] for block in blocks)])
 
     # Whole plans, as the tuples of their joins' inputs
 

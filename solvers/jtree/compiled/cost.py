@@ -1,6 +1,7 @@
 """What joins cost, compiled: every compiled search asks here. `solvers.model.cost` defines it, plain.
 
 A join's cost is counted as *excess*, what it costs above what every plan pays (`Prices`): totals agree in most digits, differences decide.
+Of its probe steps that is what it has more than binary joins of its inputs would have (`stepping`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = [
     "rounded_down",
     "scanning",
     "side",
+    "stepping",
     "stream_floors",
     "weighted",
     "weights_of",
@@ -39,10 +41,18 @@ class Weights(NamedTuple):
     append: float
     probe: float
     scan: float
+    step: float
+    """What a probe step costs, whatever its rows."""
 
 
 def weights_of(costs: Costs) -> Weights:
-    return Weights(costs.join, costs.insert + costs.delete, costs.append, costs.probe, costs.scan)
+    return Weights(costs.join, costs.insert + costs.delete, costs.append, costs.probe, costs.scan, costs.step)
+
+
+@compiled
+def stepping(weights: Weights, m: int) -> float:
+    """What a join of m inputs costs for the probe steps that it has more than binary joins of them; none where it is binary."""
+    return weights.step * ((m - 1) * (m - 2))
 
 
 @compiled
@@ -76,7 +86,7 @@ class Prices(NamedTuple):
     """What operations cost, and what of it every plan pays.
 
     A plan's CPU = what every plan pays + its excess. Every plan keeps each stream for at least its floor, sends each
-    arrival to a first probe, and makes the output. So a join's output that is kept adds rate · (join + probe + least keeping),
+    arrival to a first probe, makes the output, and has two probe steps for each stream but one. So a join's output that is kept adds rate · (join + probe + least keeping),
     and a partial result that is not kept adds rate · (join + probe).
     """
 

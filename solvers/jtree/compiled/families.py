@@ -27,7 +27,7 @@ from solvers.jtree.compiled.cached_families import (
     relaxed_pipelines,
 )
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, released
-from solvers.jtree.compiled.cost import weighted
+from solvers.jtree.compiled.cost import stepping, weighted
 from solvers.jtree.compiled.kept import TAKEN, WORK, Kept, Streams, as_input, between, kept_cost, keys_from, missing, offer, share, smallest_beside
 from solvers.jtree.compiled.sets import lowest
 from solvers.jtree.compiled.unions import backwards, union_figures
@@ -162,6 +162,7 @@ def candidates(kept: Kept, streams: Streams, family: Family, a: int, limit: floa
     """List the sets that may be in a family with A within the limit. Returns their number."""
     mask, around, least, own = kept.mask, kept.around, kept.least, kept.own
     made = streams.weights.join + streams.weights.probe
+    limit -= stepping(streams.weights, 3)  # of any family
     floor = own[a] + made * kept.pace[a] * smallest_beside(kept, a, limit - own[a])
     many = 0
     for p in range(kept.counts[TAKEN]):
@@ -304,6 +305,8 @@ def branch(kept: Kept, streams: Streams, family: Family, depth: int, many: int, 
     """Open branching number `depth`: on which candidate, if any larger family than this one may be within the limit."""
     m, made = family.blocks_at[depth], streams.weights.join + streams.weights.probe
     family.tried[depth], family.about[depth] = 0, -1
+    steps = stepping(streams.weights, max(3, m + 1))
+    limit -= steps
     kept.counts[WORK] += 1 + many * (m + 1) // LISTED_AT_ONCE
     if not list_usable(kept, family, m, many, limit, made):
         return
@@ -325,7 +328,7 @@ def branch(kept: Kept, streams: Streams, family: Family, depth: int, many: int, 
     if m == MOST_BLOCKS:
         for c in range(many):
             if family.usable[c]:
-                family.wide[0] = min(family.wide[0], least + family.low[c])
+                family.wide[0] = min(family.wide[0], steps + least + family.low[c])
     elif least <= limit:
         family.about[depth] = most_wanted(kept, family, m, many)
 
@@ -346,14 +349,15 @@ def pipelines(streams: Streams, family: Family, m: int) -> tuple[float, float]:
 def price(kept: Kept, streams: Streams, family: Family, m: int, limit: float) -> bool:
     """Offer the join of the family's m blocks where it is within the limit. False where there is no room."""
     made = streams.weights.join + streams.weights.probe
-    pace, cost = 0.0, family.total[m]
+    steps = stepping(streams.weights, m)
+    pace, cost = 0.0, family.total[m] + steps
     for k in range(m):
         pace += family.block_pace[k]
         cost += made * family.block_pace[k] * family.inside[m, k]
     after = kept_cost(streams, family.union[m], family.size[m] * pace)
     if cost + after > limit:
         return True
-    cost = after
+    cost = after + steps
     for k in range(m):
         keep = streams.weights.indexed if family.hashed[k] else streams.weights.append
         cost += kept.least[family.chosen[k]] + family.block_pace[k] * weighted(keep, family.block_size[k])

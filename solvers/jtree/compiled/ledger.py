@@ -1,9 +1,10 @@
 """Sizes, rates and join costs of one model, remembered by set, for searches that look at the same joins again and again.
 
 Costs are *excess*: what a plan pays beyond what every plan pays. With base = min(insert + delete, append), every plan pays
-base · rate for each stream and join · rate for the output. A plan's excess, none of whose parts is negative, is
+base · rate for each stream, join · rate for the output and step · the least steps of any plan. A plan's excess, none of whose parts is
+negative, is
 
-    Σ joins  ( all probes but for what makes the join's own output, + keeping each input's state beyond base · rate )
+    Σ joins  ( step · its steps beyond those of binary joins, + all probes but for what makes the join's own output, + keeping each input's state beyond base · rate )
   + Σ inner joins other than the root  ( join + base ) · rate
 
 so that plans whose totals agree in most digits are still told apart.
@@ -21,7 +22,7 @@ from solvers.jtree.compiled.compiling import Floats, Ints
 from solvers.jtree.compiled.cost import Weights
 from solvers.jtree.compiled.unions import Between, Unions, between, greedy, join_of_unions, order_scratch, size_of, unions_of
 from solvers.jtree.orders import best_orders
-from solvers.model.cost import CostModel
+from solvers.model.cost import CostModel, least_steps, stepping
 from solvers.model.graph import bits
 
 __all__ = ["MAX_EXACT_INPUTS", "Ledger", "Orders"]
@@ -39,9 +40,10 @@ class Ledger:
         graph, costs = model.graph, model.costs
         self.model = model
         self.base = min(costs.insert + costs.delete, costs.append)
-        self.weights = Weights(costs.join, costs.insert + costs.delete - self.base, costs.append - self.base, costs.probe, costs.scan)
+        self.weights = Weights(costs.join, costs.insert + costs.delete - self.base, costs.append - self.base, costs.probe, costs.scan, costs.step)
         """Of what is above the base."""
-        self.common = math.fsum([*(self.base * rate for rate in graph.rates), costs.join * model.rate(graph.all) if costs.join else 0.0])
+        results = costs.join * model.rate(graph.all) if costs.join else 0.0
+        self.common = math.fsum([*(self.base * rate for rate in graph.rates), results, stepping(costs, least_steps(graph))])
         self._windows = np.array(graph.window_tuples, np.float64)
         columns = graph.columns
         self._left, self._right, self._selectivity = columns.left, columns.right, columns.selectivity
@@ -170,10 +172,11 @@ class Ledger:
         return self._along(masks, orders), orders
 
     def _along(self, masks: tuple[int, ...], orders: Orders) -> float:
-        """The excess of a join with these orders: its price, but for making its output and for the least of keeping its inputs."""
+        """The excess of a join with these orders: its price, but for making its output, the least of keeping its inputs and the steps of binary joins."""
         model, whole = self.model, sum(masks)
         parts = [term.value for term in model.price_join(masks, orders).terms if term.made != whole]
         parts += [-self.base * model.rate(mask) for mask in masks if self.base]
+        parts.append(-stepping(model.costs, 2 * (len(masks) - 1)))
         return max(0.0, math.fsum(parts)) if all(map(math.isfinite, parts)) else math.inf
 
 

@@ -24,8 +24,8 @@ from typing import NamedTuple
 import numpy as np
 
 from solvers.jtree.compiled.compiling import Floats, Ints, released
-from solvers.jtree.compiled.cost import Prices, binary_excess, keeping_in_mjoin, rounded, scanning, weights_of
-from solvers.jtree.compiled.sets import Sets, find, lowest, place_of
+from solvers.jtree.compiled.cost import Prices, binary_excess, keeping_in_mjoin, rounded, scanning, stepping, weights_of
+from solvers.jtree.compiled.sets import Sets, find, lowest, place_of, popcount
 from solvers.jtree.compiled.tables import connected_sets
 from solvers.jtree.table_sizes import HASTY_SETS
 from solvers.model.cost import CostModel
@@ -80,7 +80,7 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, l
     unions, to_go = scratch.unions, scratch.to_go
     full = (1 << m) - 1
     listed, beside = full + 1, 2 * (full + 1)
-    cost = 0.0
+    cost = stepping(prices.weights, m)
     scans = False  # whether some probe may have to scan, at a cost; where equalities join all blocks, none does
     for k in range(m):
         cost += keeping_in_mjoin(sets, prices, blocks[k], whole)
@@ -143,7 +143,7 @@ def mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, l
 @released
 def wide_mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, to_go: Floats) -> float:
     """As `mjoin_excess`, for many blocks: a backward pass over the connected sets that are unions of them. `to_go` is scratch per set."""
-    cost = 0.0
+    cost = stepping(prices.weights, m)
     for k in range(m):
         cost += keeping_in_mjoin(sets, prices, blocks[k], whole)
     last = place_of(sets, whole)
@@ -199,7 +199,7 @@ def follow(sets: Sets, prices: Prices, blocks: Ints, m: int, to_go: Floats, dens
 @released
 def greedy_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int) -> float:
     """The same with greedy probe orders: next is the block whose step costs least."""
-    cost = 0.0
+    cost = stepping(prices.weights, m)
     for k in range(m):
         cost += keeping_in_mjoin(sets, prices, blocks[k], whole)
         here = blocks[k]
@@ -261,6 +261,7 @@ def plain_mjoins(sets: Sets, prices: Prices, stop: Ints) -> Floats:
             for i in range(n):
                 ways[s, i] = min(ways[s, i], ways[rest, i] + step)
         inside = mask
+        excess[s] = stepping(prices.weights, popcount(mask))
         while inside:
             i = lowest(inside)
             inside &= inside - 1

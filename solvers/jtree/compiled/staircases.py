@@ -32,7 +32,7 @@ from solvers.common.tolerances import ROUNDED, SHAVED
 from solvers.jtree.compiled.blocks import empty_lists, few_of, least_shares, sort_lists, usable_sets
 from solvers.jtree.compiled.bounds import Bounds, bounds_of
 from solvers.jtree.compiled.compiling import Ints, released
-from solvers.jtree.compiled.cost import Prices, binary_excess, rounded, rounded_down, scanning
+from solvers.jtree.compiled.cost import Prices, binary_excess, rounded, rounded_down, scanning, stepping
 from solvers.jtree.compiled.orders import DENSE_INPUTS, mjoin_excess, scratch_for, wide_mjoin_excess
 from solvers.jtree.compiled.questions import FULL, STOPPED, Limits, Stairs, tightened
 from solvers.jtree.compiled.seeds import Seeds
@@ -117,6 +117,9 @@ def climbed(sets: Sets, prices: Prices, bounds: Bounds, start: Seeds, limits: Li
     left_at, group_at, place_at = np.empty(n + 2, np.int64), np.empty(n + 2, np.int64), np.empty(n + 2, np.int64)
     e_at, m_at, o_at = np.empty(n + 2), np.empty(n + 2), np.empty(n + 2, np.int64)
     second_at = np.empty(n + 2)
+    steps_of = np.empty(n + 2)  # what a join of so many inputs costs for its steps
+    for m in range(n + 2):
+        steps_of[m] = stepping(prices.weights, m)
     piped, largest = np.empty(n + 1), np.empty(n + 1)  # what pipelines cost at least, and the partial results they can afford
     first_at = np.empty((n + 1) * width)
     lack_of = np.empty(n)
@@ -298,7 +301,7 @@ def climbed(sets: Sets, prices: Prices, bounds: Bounds, start: Seeds, limits: Li
                 second_at[depth] = min(second_at[depth - 1], local_lack[place])
                 final = second_at[depth]
                 inside = rest
-                e = 0.0
+                e = steps_of[depth + (2 if rest else 1)]
                 while inside:
                     i = lowest(inside)
                     inside &= inside - 1
@@ -338,7 +341,7 @@ def climbed(sets: Sets, prices: Prices, bounds: Bounds, start: Seeds, limits: Li
                 bought = lighter(here_m, count, m)
                 if bought < count:
                     limit = min(limit, here_e[bought])
-                spare = limit * ROUNDED
+                spare = limit * ROUNDED - steps_of[joins]
                 for k in range(joins):
                     spare -= least_e[blocks[k]] + paces[blocks[k]] * piped[k]
                 for k in range(joins):

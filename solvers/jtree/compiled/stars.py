@@ -133,6 +133,8 @@ def grow(star: Leaves, growing: Growing, m: int, leaf: int, size: float) -> None
     made = weights.join + weights.probe
     # Everyone who has visited the others goes on to this leaf. What they have made so far is no longer the output, unless it is an input.
     cost += size * product * paces * (made if m else weights.probe)
+    # Beyond what joins of two have, it takes a probe step for each leaf before it, and each of those takes one more.
+    cost += weights.step * (2 * m)
     # Its own pipeline begins with the hub's set.
     cost += pace * (weights.probe * tuples + made * size * f * sums)
     cost += star.floors[leaf] if star.floors.size else weights.indexed * tuples * pace

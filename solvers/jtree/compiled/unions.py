@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled
-from solvers.jtree.compiled.cost import Weights, pair_excess, weighted
+from solvers.jtree.compiled.cost import Weights, pair_excess, stepping, weighted
 from solvers.jtree.compiled.sets import lowest
 
 __all__ = [
@@ -201,7 +201,7 @@ def join_of_unions(parts: Ints, count: int, unions: Unions, weights: Weights, sc
             near[visited] |= (reach[here] & parts[k] != 0) << k
             near_equal[visited] |= (hashes[here] & parts[k] != 0) << k
     backwards(count, made, near, near_equal, weights, to_go, following)
-    total = 0.0
+    total = stepping(weights, count)
     for k in range(count):
         total += seconds[parts[k]] * to_go[1 << k]
         # Whoever shares an equality with this input probes it by hash when its own turn comes.
@@ -215,9 +215,9 @@ def greedy(size: Floats, seconds: Floats, between: Between, weights: Weights) ->
     """A wide join's excess and orders: next is always the input whose step is cheapest, its results included."""
     m = size.shape[0]
     product, joined, equal = between
-    join, keep, append, probe, scan = weights
+    join, keep, append, probe, scan, _ = weights
     orders = np.zeros((m, m - 1), np.int64)
-    total = 0.0
+    total = stepping(weights, m)
     growth = np.empty(m)
     near, near_equal, visited = np.empty(m, np.bool_), np.empty(m, np.bool_), np.empty(m, np.bool_)
     for start in range(m):

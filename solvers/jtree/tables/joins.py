@@ -24,7 +24,7 @@ from typing import NamedTuple
 from solvers.common.deadline import NEVER, Deadline
 from solvers.common.tolerances import TIED
 from solvers.jtree.search import spread
-from solvers.model.cost import CostModel, PricedJoin, times
+from solvers.model.cost import CostModel, PricedJoin, stepping, times
 from solvers.model.graph import Offer, bits
 from solvers.model.probe_order import Orders
 from solvers.model.staircase import undominated
@@ -167,7 +167,7 @@ class _Join:
             sums = grown
         best: tuple[float, int, tuple[int, ...]] = (math.inf, 0, ())
         for indexed in sorted(sums):
-            cpu = sums[indexed][0] + self._keeping(indexed)
+            cpu = sums[indexed][0] + self._keeping(indexed) + stepping(self.model.costs, len(starts) * (len(self.blocks) - 1))
             if cpu < best[0]:
                 best = cpu, indexed, sums[indexed][1]
         return best

@@ -214,7 +214,7 @@ class Interpreter:
         weight |= {"created": upkeep, "updates": upkeep}
         for what, count in counts.items():
             total += count * weight[what[0]]
-        return total / seconds
+        return total / seconds + costs.step * sum(map(len, self.orders.values()))
 
 
 def by_definition(plan: Plan, arrivals: list[Arrival]) -> list[tuple[tuple[str, int], ...]]:

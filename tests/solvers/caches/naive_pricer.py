@@ -52,7 +52,8 @@ def price_with_caches(plan: dict[str, Any], fixed: bool = False) -> tuple[float,
         assert segment == set(cache["streams"])
         kept = segment | set(cache["semijoin"])
         steps = plain.probes[cache["operator"], cache["input"]][cache["first"] : cache["last"] + 1]
-        replaced, lookups, results = sum(step[4] for step in steps), steps[0][2], steps[-1][3]
+        # What a step costs whatever its rows is paid with a cache as well.
+        replaced, lookups, results = sum(step[4] - costs.get("step", 0.0) for step in steps), steps[0][2], steps[-1][3]
         distinct_of: dict[str, float] = {}
         spans = []
         for attribute in cache["lookup"]:

@@ -124,7 +124,7 @@ class Case:
         """What every join of these inputs costs: CPU = this + excess."""
         reference, costs = self.reference, self.reference.costs
         floors = [self.floor(block) + costs.probe * reference.rate(block) for block in blocks]
-        return math.fsum([*floors, costs.join * reference.rate(sum(blocks))])
+        return math.fsum([*floors, costs.join * reference.rate(sum(blocks)), 2 * (len(blocks) - 1) * costs.step])
 
     def assert_excess(self, found: float, blocks: Sequence[int], wanted: float) -> None:
         """The excess of a join of these inputs is what its CPU is above what every such join costs."""
