@@ -130,6 +130,7 @@ class Adapting:
             self._fit.add(batch)
         if self._plan.fingerprint != self.pipeline.plan.fingerprint:
             self._plan = self.pipeline.plan
+        self._fit.priced = self._plan.costs.step * sum(len(pipeline.probes) for operator in self._plan.operators for pipeline in operator.pipelines)
         request = measured_request(self._plan, surely(self._plan, measured)).model_copy(update={"resources": self._caps})
         if self._overload is not None:
             for batch in times:
@@ -150,11 +151,11 @@ class Adapting:
         return bool(measured.get("rates")) and measured["seconds"] >= NEARLY * wanted
 
     def _reported(self, measured: Mapping[str, Any], times: Sequence[BatchTime]) -> dict[str, float]:
-        """What the pipeline says of itself; of its CPU without what it takes for batches with nothing to do, of which prices know nothing."""
+        """What the pipeline says of itself; of its CPU without what it takes for batches with nothing to do, as far as no price has it."""
         found = {name: float(measured[name]) for name in REPORTED if measured.get(name) is not None}
         passed = math.fsum(batch.event_seconds for batch in times)
         if "cpu" in found and passed > 0.0:
-            found["cpu"] = max(0.0, found["cpu"] - self._fit.fixed * len(times) / passed)
+            found["cpu"] = max(0.0, found["cpu"] - self._fit.beyond_prices(len(times), passed) / passed)
         return found
 
     def _relieved(self, request: PlanRequest, overload: Overload) -> PlanRequest:

@@ -8,7 +8,8 @@ takes; after SOME in a row that took less than CALM·P it is set in the same way
 then it is gone.
 
 What the operator takes for a batch with nothing to do follows from batches with more and with less work, by least squares (`Fit`): prices per tuple
-know nothing of it, and load would be shed for its sake without end.
+know nothing of it, and load would be shed for its sake without end. Where the plan's costs price its probe steps (`step`), that part of it is in
+the price, and counts as work.
 
 The guarantee: none of the future. With a load that stays as it is, D comes to lie between CALM·P and P, where nothing is changed. Where F
 alone is longer than MARGIN·P, shedding is no help, and the cap stays as it is.
@@ -52,6 +53,8 @@ class Fit:
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, float]] = deque(maxlen=FITTED)
+        self.priced = 0.0
+        """CPU seconds a second of the fixed part that the plan's price has: that of its probe steps."""
 
     def add(self, batch: BatchTime) -> None:
         self._seen.append((batch.work, batch.cpu))
@@ -69,6 +72,10 @@ class Fit:
             return 0.0
         price = math.fsum((one - work) * (other - cpu) for one, other in self._seen) / (len(self._seen) * spread**2)
         return float(min(max(0.0, cpu - max(0.0, price) * work), min(cpus)))
+
+    def beyond_prices(self, batches: int, event_seconds: float) -> float:
+        """Seconds of the fixed part of so many batches, which took event time on by so much, that are in no price."""
+        return max(0.0, self.fixed * batches - self.priced * event_seconds)
 
 
 class Overload:
@@ -102,7 +109,7 @@ class Overload:
         if not self.overloaded and not (self.calm and self.cap is not None):
             return False
         self.seconds = math.fsum(batch.seconds for batch in self._last) / SOME
-        cpus = [max(0.0, batch.cpu - self.fit.fixed) for batch in self._last]
+        cpus = [max(0.0, batch.cpu - self.fit.beyond_prices(1, batch.event_seconds)) for batch in self._last]
         working = math.fsum(min(batch.seconds, cpu / max(1, batch.processes)) for batch, cpu in zip(self._last, cpus, strict=True)) / SOME
         cpu, event_seconds = math.fsum(cpus), math.fsum(batch.event_seconds for batch in self._last)
         left = MARGIN * self.interval - (self.seconds - working)

@@ -36,7 +36,6 @@ __all__ = [
     "PricedState",
     "PricedTree",
     "Term",
-    "excess_steps",
     "keeping",
     "least_steps",
     "scanning",
@@ -160,11 +159,6 @@ def least_steps(graph: JoinGraph) -> int:
     """The probe steps that every plan has: two for each stream but one, and one for each table."""
     tables = graph.tables.bit_count()
     return 2 * max(0, len(graph) - tables - 1) + tables
-
-
-def excess_steps(inputs: int) -> int:
-    """How many more steps a join of so many inputs, none of them a table, has than binary joins of them."""
-    return (inputs - 1) * (inputs - 2)
 
 
 def scanning(costs: Costs, hashed: bool, arriving: float, size: float) -> float:

@@ -35,7 +35,7 @@ from tests.solvers.clocks import Looks
 from tests.solvers.search_models import keyed_model, mixed_model, paper3_model
 
 ROUNDED = 1.0 + 1e-9
-COSTS = (Costs(), Costs(probe=1e-6), Costs(join=0.0), Costs(scan=1e-9, append=1e-8), Costs(insert=1e-5, delete=1e-5))
+COSTS = (Costs(), Costs(probe=1e-6), Costs(join=0.0), Costs(scan=1e-9, append=1e-8), Costs(insert=1e-5, delete=1e-5), Costs(step=1e-5))
 
 
 def soon() -> Deadline:

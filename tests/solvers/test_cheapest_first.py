@@ -31,6 +31,7 @@ COSTS = (
     Costs(scan=1e-9, append=1e-8),
     Costs(insert=1e-5, delete=1e-5, append=5e-6),
     Costs(insert=0.0, delete=0.0),
+    Costs(step=1e-5),
 )
 ABOVE = 1.0 + 1e-11  # sums in another order
 SAME = 1.0 - 1e-9

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
 from models.plan import Plan
-from models.request import Costs, PlanRequest, Query
+from models.request import CacheMode, Costs, Method, Objective, Options, PlanRequest, Query, Resources
 from solvers.common.errors import RangeError
+from solvers.jtree.given import tree_of
+from solvers.jtree.lower_bound import cpu_lower_bound
 from solvers.jtree.search import make_join
-from solvers.model.cost import CostModel, PricedTree, side
+from solvers.model.cost import CostModel, PricedTree, least_steps, side
 from solvers.model.graph import join_graph
-from solvers.planner import plan
-from tests.graphs import plan_requests
+from solvers.planner import plan, problem_of
+from tests.graphs import plan_requests, random_graph
 from tests.solvers import naive_pricer
+from tests.solvers.brute_force import every_plan
 
 EXACT = 1e-12  # figures agree to rounding; sums here and there are taken in another order
 
@@ -116,6 +120,56 @@ def _with_third_stream(query: Query) -> PricedTree:
     document["streams"].append({"name": "third", "rate": 1, "window": {"seconds": 1}})
     document["predicates"].append({"left": "fast.k", "right": "third.k", "selectivity": 0.1})
     return CostModel(join_graph(Query.model_validate(document)), Costs()).price(make_join((0, 1, 2), ((1, 2), (0, 2), (0, 1))))
+
+
+STEPS_ALONE = Costs(join=0.0, insert=0.0, delete=0.0, append=0.0, probe=0.0, scan=0.0, step=1.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(plan_requests(least=2, most=5, methods=("mjoin", "bjtree", "auto")))
+def test_steps_alone_cost_one_for_each_probe_whatever_the_rates_and_no_plan_has_fewer_than_the_least(request: PlanRequest) -> None:
+    request = request.model_copy(update={"costs": STEPS_ALONE, "objective": Objective.MIN_CPU, "resources": Resources()})
+    made = plan(request)
+    probes = [probe for operator in made.operators for pipeline in operator.pipelines for probe in pipeline.probes]
+    assert made.cost.cpu == len(probes) and all(probe.cpu == 1.0 for probe in probes)
+    model = CostModel(join_graph(request.query), STEPS_ALONE)
+    assert min(tried.cpu for tried in every_plan(model)) == least_steps(model.graph)
+    assert cpu_lower_bound(model) == pytest.approx(least_steps(model.graph))
+    if request.options.method is not Method.MJOIN:
+        assert made.cost.cpu == least_steps(model.graph)
+
+
+def test_steps_do_not_grow_with_rates_and_are_what_a_cap_below_them_refuses() -> None:
+    query = random_graph(random.Random(3), 4, "star", log_selectivity=(-2.0, -1.0))
+    costs = Costs(step=1e-3)
+    alone = plan(PlanRequest(query=query, options=Options(caches=CacheMode.OFF)))
+    steps = 1e-3 * 6
+    for method in (Method.EXACT, Method.ANYTIME, Method.BJTREE):
+        made = plan(PlanRequest(query=query, costs=costs, resources=Resources(cpu=2.0 * steps), options=Options(method=method)))
+        assert [len(operator.inputs) for operator in made.operators] == [2, 2, 2], "wide joins have more steps than they save"
+        assert made.qualified and made.cost.cpu < alone.cost.cpu + steps * 1.5
+        assert made.headroom is not None
+        # All that is not steps is free to grow.
+        grown = CostModel(join_graph(query).scaled(made.headroom), costs, problem_of(PlanRequest(query=query, costs=costs)).model)
+        assert grown.price(tree_of(problem_of(PlanRequest(query=query, costs=costs)), made.operators)).cpu == pytest.approx(2.0 * steps, rel=1e-6)
+        short = plan(PlanRequest(query=query, costs=costs, resources=Resources(cpu=0.9 * steps), options=Options(method=method)))
+        assert not short.qualified and short.headroom == 0.0
+        assert short.shortfall is not None and short.shortfall.rate_scale is None, "no rates are low enough"
+        assert short.allocation is not None and short.allocation.throughput == 0.0
+        assert short.allocation.cpu == pytest.approx(steps), "nothing is let in, and steps cost what they cost"
+
+
+def test_an_allocation_pays_for_steps_first() -> None:
+    query = random_graph(random.Random(5), 4, "chain", log_selectivity=(-1.5, -1.0), windows=(10.0,))
+    for step in (0.0, 2e-3):
+        request = PlanRequest(query=query, costs=Costs(step=step), options=Options(caches=CacheMode.OFF))
+        whole = plan(request)
+        for part in (0.8, 0.4):
+            cap = whole.cost.cpu * part
+            made = plan(request.model_copy(update={"resources": Resources(cpu=cap)}))
+            assert made.allocation is not None and made.allocation.cpu <= cap * (1.0 + 1e-9)
+            assert made.allocation.cpu >= step * 6
+            assert 0.0 < made.allocation.throughput < made.cost.output_rate
 
 
 def test_observed_sets_stand_in_for_predicates_largest_first_ties_by_name() -> None:

@@ -36,7 +36,7 @@ def soon() -> Deadline:
 @settings(max_examples=40, deadline=None)
 @given(
     queries(1, 5),
-    st.sampled_from([Costs(), Costs(probe=1e-6), Costs(join=0.0), Costs(scan=1e-9, append=1e-8)]),
+    st.sampled_from([Costs(), Costs(probe=1e-6), Costs(join=0.0), Costs(scan=1e-9, append=1e-8), Costs(step=1e-4)]),
     st.sampled_from(OBJECTIVES),
     st.integers(0, 10**6),
 )

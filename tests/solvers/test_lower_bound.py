@@ -43,6 +43,7 @@ COSTS = (
     Costs(scan=1e-9, append=1e-8),
     Costs(insert=1e-5, delete=1e-5, append=5e-6),
     Costs(insert=0.0, delete=0.0),
+    Costs(step=1e-4),
 )
 ROUNDED = 1.0 + 1e-12
 

@@ -94,3 +94,16 @@ def test_load_is_not_shed_for_what_shedding_does_not_help() -> None:
         overload.add(BatchTime(number, 1.2, 1.2, 1, 1.0, 5e5))
     assert overload.look()
     assert overload.cap == pytest.approx((MARGIN * 1.0 - 0.7) / 0.5 * 0.5)
+
+
+def test_steps_that_the_price_has_are_work_and_the_rest_of_what_is_fixed_is_not() -> None:
+    """The same batches, where the plan's price has 0.5 of the 0.7 seconds: the cap is on what it prices, and that may be as much more."""
+    fit = fitted([2.5e5, 5e5, 5e5], 0.7)
+    fit.priced = 0.5
+    assert fit.beyond_prices(2, 2.0) == pytest.approx(0.4)
+    assert fitted([2.5e5, 5e5, 5e5], 0.1).beyond_prices(1, 1.0) == pytest.approx(0.1)
+    overload = Overload(1.0, fit)
+    for number in range(SOME):
+        overload.add(BatchTime(number, 1.2, 1.2, 1, 1.0, 5e5))
+    assert overload.look()
+    assert overload.cap == pytest.approx(MARGIN * 1.0 - 0.2)

@@ -68,7 +68,8 @@ def check_against_the_naive_pricer(made: Plan) -> None:
 def test_any_caches_in_any_orders_are_priced_like_the_naive_pricer(seed: int, kind: str, nested: bool) -> None:
     generator = random.Random(seed)
     body = random_query(generator, generator.choice((3, 4, 5)))
-    check_against_the_naive_pricer(plan_with_caches(request_of(body), kind, generator, nested))
+    costs = {"step": generator.choice((0.0, 1e-4))}
+    check_against_the_naive_pricer(plan_with_caches(request_of(body, costs=costs), kind, generator, nested))
 
 
 @settings(max_examples=40, deadline=None)
@@ -76,15 +77,16 @@ def test_any_caches_in_any_orders_are_priced_like_the_naive_pricer(seed: int, ki
 def test_caches_never_make_a_plan_worse_and_keep_the_caps(seed: int, method: str, objective: str) -> None:
     generator = random.Random(seed)
     body = random_query(generator, generator.choice((3, 4, 5)))
-    free = plan(request_of(body, "off", "mjoin"))
+    costs = {"step": generator.choice((0.0, 1e-4))}
+    free = plan(request_of(body, "off", "mjoin", costs=costs))
     resources: dict[str, float] = {}
     if generator.random() < 0.6:
         resources["memory_bytes"] = free.cost.memory_bytes * generator.choice((1.001, 1.1, 3.0))
     if generator.random() < 0.5 or objective == "max_headroom":
         resources["cpu"] = free.cost.cpu * generator.choice((0.9, 1.2))
-    off = plan(request_of(body, "off", method, resources=resources, objective=objective))
+    off = plan(request_of(body, "off", method, resources=resources, objective=objective, costs=costs))
     for caches in ("prefix", "global", "auto"):
-        made = plan(request_of(body, caches, method, resources=resources, objective=objective))
+        made = plan(request_of(body, caches, method, resources=resources, objective=objective, costs=costs))
         assert made.qualified >= off.qualified
         if not made.caches:
             claims = {"explanation", "proof", "bound", "gap"}  # without caches as well, less may be proven where they are allowed

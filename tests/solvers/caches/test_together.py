@@ -10,7 +10,7 @@ from itertools import permutations, product
 import pytest
 
 from models.plan import Proof
-from models.request import CacheMode, Objective, Options, PlanRequest, Resources
+from models.request import CacheMode, Costs, Objective, Options, PlanRequest, Resources
 from solvers.caches.candidates import Pipelines, candidate, prefix_sets, program_of, streams_of
 from solvers.caches.select.branch_and_bound import branch_and_bound
 from solvers.common.deadline import Deadline
@@ -39,7 +39,8 @@ def request_of(seed: int, sizes: tuple[int, ...] = (3, 4, 4)) -> PlanRequest:
         held = stream.rate * (stream.window.seconds or 0.0)
         names = sorted({side.split(".")[1] for p in query.predicates for side in (p.left, p.right) if side.split(".")[0] == stream.name})
         stream.distinct.update({name: max(1.0, held * rng.choice((0.01, 0.1, 1.0))) for name in names})
-    return PlanRequest(query=query, options=Options(time_limit=100.0))
+    step = random.Random(f"{seed} step").choice((0.0, 1e-6, 1e-4))
+    return PlanRequest(query=query, costs=Costs(step=step), options=Options(time_limit=100.0))
 
 
 def _orders(problem: Problem, blocks: tuple[int, ...]) -> list[list[tuple[int, ...]]]:

@@ -64,7 +64,7 @@ def least_binary_of_clique(case: Case, by_memory: bool) -> float:
         right = union - left
         own = np.full(len(left), reference.state_bytes(union) if union != (1 << n) - 1 else 0.0)
         if not by_memory:
-            own = np.full(len(left), reference.rate(union) * costs.join)
+            own = np.full(len(left), reference.rate(union) * costs.join + 2 * costs.step)
             for probed, probing in ((left, right), (right, left)):
                 plain = rate[probed] * costs.append + rate[probing] * (costs.probe + costs.scan * size[probed])
                 indexed = rate[probed] * (costs.insert + costs.delete) + rate[probing] * costs.probe
@@ -109,7 +109,7 @@ def test_plain_and_compiled_best_binary_trees_cost_the_same() -> None:
             assert close(found, case.reference.least_binary(case.leaves, by_memory))
 
 
-def test_greedy_binary_cpu_is_that_of_joining_the_slowest_pair_next() -> None:
+def test_greedy_binary_cpu_is_that_of_joining_the_slowest_pair_next_but_for_its_steps() -> None:
     for _, case in cases(300, 2, 14, salt=12):
         reference = case.reference
         blocks, wanted = case.leaves, 0.0
@@ -122,6 +122,7 @@ def test_greedy_binary_cpu_is_that_of_joining_the_slowest_pair_next() -> None:
             wanted += reference.binary(a, b)
             blocks = [block for block in blocks if block not in (a, b)] + [a | b]
         found = greedy_binary_cpu(case.sets, weights_of(case.model.costs))
+        found += 2 * (case.n - 1) * case.model.costs.step
         if len(blocks) == 1:
             assert close(found, wanted)
         if case.n <= 8:
@@ -147,10 +148,10 @@ def test_side_is_the_cheaper_of_index_and_scan() -> None:
     for _ in range(3000):
         kept, arriving, size, index, append, scan = (10.0 ** rng.uniform(-6, 6) * (rng.random() < 0.9) for _ in range(6))
         plain, indexed = kept * append + arriving * scan * size, kept * index
-        weights = Weights(1.0, index, append, 1.0, scan)
+        weights = Weights(1.0, index, append, 1.0, scan, 1.0)
         assert close(side(kept, arriving, size, True, weights), min(plain, indexed))
         assert close(side(kept, arriving, size, False, weights), plain)
-    assert side(math.inf, math.inf, 1e290, False, Weights(0.0, 0.0, 0.0, 0.0, 0.0)) == 0.0
+    assert side(math.inf, math.inf, 1e290, False, Weights(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)) == 0.0
 
 
 def test_side_is_the_plain_one_but_for_its_probes() -> None:
@@ -173,7 +174,8 @@ def test_side_of_both_inputs_is_the_binary_join() -> None:
             hashable = bool(reference.equal_around(left) & right)
             rates = {mask: reference.rate(mask) for mask in (left, right, left | right)}
             sides = [side(rates[a], rates[b], reference.size(a), hashable, weights_of(costs)) for a, b in ((left, right), (right, left))]
-            assert close(sum(sides) + costs.probe * (rates[left] + rates[right]) + costs.join * rates[left | right], reference.binary(left, right))
+            others = costs.probe * (rates[left] + rates[right]) + costs.join * rates[left | right] + 2 * costs.step
+            assert close(sum(sides) + others, reference.binary(left, right))
 
 
 def test_best_mjoin_orders_cost_what_the_best_pipelines_do() -> None:

@@ -117,7 +117,7 @@ def posed(seed: int, alike: bool = False) -> Posed:
         equalities=0.3,
     )
     query = with_shared_attributes(rng, query) if alike else query
-    problem = problem_of(PlanRequest(query=query, costs=Costs(probe=rng.choice((0.0, 1e-7)))))
+    problem = problem_of(PlanRequest(query=query, costs=Costs(probe=rng.choice((0.0, 1e-7)), step=rng.choice((0.0, 1e-5)))))
     ledger = Ledger(problem.model)
     streams = streams_of(ledger, key_classes(problem.attributes, update_cost(problem.model)))
     kept, family = room_of(1 << STREAMS, 1), family_room(1 << STREAMS, 1, True)

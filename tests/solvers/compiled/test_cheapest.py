@@ -63,7 +63,7 @@ ROOM = 4_000
 
 def a_ledger(seed: int, n: int, theta: float = 0.0, shape: str = "random") -> Ledger:
     query = random_graph(random.Random(seed), n, shape, windows=(10.0, 60.0, 300.0), log_selectivity=(-3.5, -2.0), theta=theta)
-    return Ledger(CostModel(join_graph(query), Costs(probe=1e-7)))
+    return Ledger(CostModel(join_graph(query), Costs(probe=1e-7, step=1e-6)))
 
 
 def all_taken(ledger: Ledger) -> tuple[Kept, Streams, Family]:
@@ -195,6 +195,7 @@ def test_family_room_and_add_block_and_unions_of_family_and_price_have_the_cost_
             assert family.sizes[(1 << m) - 1] == pytest.approx(ledger.size(sum(masks)), rel=1e-12)
             assert price(kept, streams, family, m, math.inf)
             paid = sum(ledger.base * model.rate(mask) for mask in masks) + model.costs.join * model.rate(sum(masks))
+            paid += 2 * (m - 1) * model.costs.step
             kept_output = ledger.kept(sum(masks)) if sum(masks) != model.graph.all else 0.0
             found = kept.least[place_of_set(kept, row(sum(masks), 1))]
             assert found - kept_output + paid == pytest.approx(best_join(model, masks).cpu, rel=1e-9)

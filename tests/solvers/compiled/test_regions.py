@@ -57,9 +57,10 @@ def base_of(costs: Costs) -> float:
 
 
 def paid(reference: Reference, blocks: Blocks) -> float:
-    """What the ledger leaves out of a join: the least of keeping its inputs, and making its output."""
+    """What the ledger leaves out of a join: the least of keeping its inputs, making its output, and the steps of binary joins."""
     base = base_of(reference.costs)
-    return math.fsum([*(base * reference.rate(block) for block in blocks), reference.costs.join * reference.rate(sum(blocks))])
+    steps = 2 * (len(blocks) - 1) * reference.costs.step
+    return math.fsum([*(base * reference.rate(block) for block in blocks), reference.costs.join * reference.rate(sum(blocks)), steps])
 
 
 def assert_excess(reference: Reference, found: float, blocks: Blocks, wanted: float) -> None:
@@ -185,7 +186,8 @@ def crossing(reference: Reference, parts: Blocks) -> float:
             to_go[visited] = min(ways)
         return to_go[visited]
 
-    return math.fsum(reference.rate(part) * costs.append + reference.per_second(part) * going_on(part) for part in parts)
+    steps = len(parts) * (len(parts) - 1) * costs.step
+    return math.fsum([steps, *(reference.rate(part) * costs.append + reference.per_second(part) * going_on(part) for part in parts)])
 
 
 @pytest.mark.parametrize("across", [0.0, 0.5])

@@ -95,6 +95,7 @@ def test_grow_and_whole_cost_and_join_room_have_the_price_of_the_model_and_floor
         blocks = [mask, *(1 << leaves[k] for k in outer)]
         size, pace = ledger.size(mask), model.per_second(mask)
         paid = sum(ledger.base * model.rate(block) for block in blocks) + model.costs.join * model.rate(sum(blocks))
+        paid += 2 * len(outer) * model.costs.step
         wanted = best_join(model, blocks).cpu
         costs = []
         for own in (star, star._replace(floors=_floors(ledger, 0, leaves, star))):

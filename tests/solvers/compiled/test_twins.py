@@ -10,8 +10,9 @@ import random
 import numpy as np
 import pytest
 
+from models.request import Costs
 from solvers.jtree.cheapest_first import streams_of
-from solvers.jtree.compiled.cost import binary_excess, pair_excess
+from solvers.jtree.compiled.cost import binary_excess, pair_excess, stepping, weights_of
 from solvers.jtree.compiled.families import add_block, family_room, price
 from solvers.jtree.compiled.kept import as_input, offer, place_of_set, room_of, start
 from solvers.jtree.compiled.ledger import Ledger
@@ -19,6 +20,7 @@ from solvers.jtree.compiled.orders import best_mjoin_orders, mjoin_excess, scrat
 from solvers.jtree.compiled.sets import list_connected
 from solvers.jtree.compiled.staircase import dominated, insert, room_for
 from solvers.jtree.compiled.unions import greedy, join_of_unions, order_scratch
+from solvers.model import cost as model_cost
 from solvers.model.connected import connected_sets
 from solvers.model.graph import bits
 from solvers.model.probe_order import _blocks, _greedy, best_join, best_orders
@@ -75,6 +77,13 @@ def test_a_binary_join_costs_the_same() -> None:
     assert compared >= MANY
 
 
+def test_stepping_is_what_a_joins_probes_cost_beyond_those_of_binary_joins() -> None:
+    costs = Costs(step=3e-4)
+    for m in range(2, 200):
+        assert stepping(weights_of(costs), m) == pytest.approx(model_cost.stepping(costs, m * (m - 1)) - model_cost.stepping(costs, 2 * (m - 1)))
+        assert stepping(weights_of(Costs()), m) == 0.0
+
+
 def test_an_mjoin_costs_the_same_by_each_compiled_pass() -> None:
     compared = joins(700, 3, salt=204)
     for case, blocks in compared:
@@ -92,6 +101,7 @@ def test_a_join_of_unions_costs_the_same_and_has_orders_as_good() -> None:
         best = best_join(model, blocks)
         excess = join_of_unions(ints(1 << k for k in range(m)), m, ledger.unions(blocks), ledger.weights, order_scratch(m))
         paid = sum(ledger.base * model.rate(block) for block in blocks) + model.costs.join * model.rate(sum(blocks))
+        paid += 2 * (m - 1) * model.costs.step
         assert close(excess + paid, best.cpu)
         assert close(model.price_join(blocks, ledger.join(blocks)[1]).cpu, best.cpu)
     assert len(compared) >= MANY
@@ -115,6 +125,7 @@ def test_pair_excess_and_price_of_a_family_cost_the_same() -> None:
             places.append(place_of_set(kept, ints([block])))
             kept.own[places[-1]] = as_input(kept, streams, places[-1])
         paid = sum(ledger.base * model.rate(block) for block in blocks) + model.costs.join * model.rate(sum(blocks))
+        paid += 2 * (m - 1) * model.costs.step
         output = ledger.kept(sum(blocks)) if sum(blocks) != model.graph.all else 0.0
         if m == 2:
             a, b = places
