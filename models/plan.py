@@ -118,7 +118,7 @@ class Probe(Model):
     rate_out: Annotated[Number, Field(examples=[200.0])]
     """Tuples per second that this step produces."""
     cpu: Annotated[Number, Field(examples=[4.4e-4])]
-    """CPU-seconds per second of this step."""
+    """CPU-seconds per second of this step: of its tuples, and what every step costs (`costs.step`)."""
 
 
 class Pipeline(Model):

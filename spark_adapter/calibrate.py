@@ -1,6 +1,7 @@
 """The cost constants of contract §1, measured on this machine's Spark.
 
-The problem: join, insert, delete, append, probe and scan are CPU-seconds per tuple of the stem operator as it runs here. The method: small
+The problem: join, insert, delete, append, probe and scan are CPU-seconds per tuple of the stem operator as it runs here; step is what each probe step
+costs in a batch whatever its rows, by the second. The method: small
 pipelines over generated rows whose counts are known, each stressing something else (matches, long windows, short
 windows, nested loops, three streams, five), run one after the other on Spark. Of every batch the operator reports the CPU
 of each probe step and of its state, and the rows that went through. Two least-squares fits explain these:

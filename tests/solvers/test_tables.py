@@ -11,7 +11,7 @@ from models.check import CheckCase
 from models.method import Method
 from models.plan import DiffRequest, EstimateRequest, Plan, Proof
 from models.replan import Decision, ReplanRequest
-from models.request import CacheMode, Objective, Options, PlanRequest, Query, Resources
+from models.request import CacheMode, Costs, Objective, Options, PlanRequest, Query, Resources
 from models.table import AccessKind
 from solvers.check import price_again
 from solvers.common.deadline import Deadline
@@ -20,10 +20,11 @@ from solvers.diff import diff
 from solvers.estimate import estimate
 from solvers.frontier import frontier as frontier_of
 from solvers.jtree.exact import frontier_search
+from solvers.jtree.lower_bound import cpu_lower_bound
 from solvers.jtree.search import Problem
 from solvers.jtree.tables.shapes import first_points
 from solvers.model.binding import check_bound
-from solvers.model.cost import CostModel
+from solvers.model.cost import CostModel, least_steps
 from solvers.model.graph import join_graph
 from solvers.model.tree import joins
 from solvers.planner import plan
@@ -86,6 +87,21 @@ def table_request(seed: int) -> PlanRequest:
 def test_exact_equals_brute_force_with_tables(chunk: int) -> None:
     for seed in range(25 * chunk, 25 * chunk + 25):
         assert_answers_are_brute_forces(seed, table_model(seed))
+
+
+def test_no_plan_with_tables_has_fewer_probe_steps_than_the_least() -> None:
+    """Where indexes bind in any order, binary joins have the least; each table is probed once then."""
+    alone = Costs(join=0.0, insert=0.0, delete=0.0, append=0.0, probe=0.0, scan=0.0, step=1.0)
+    alike = 0
+    for seed in range(500, 540):
+        _, query = table_query(seed)
+        tables = [table.model_copy(update={"access": [offer.model_copy(update={"cpu": 0.0}) for offer in table.access]}) for table in query.tables]
+        model = CostModel(join_graph(query.model_copy(update={"tables": tables})), alone)
+        least = min(tried.cpu for tried in every_plan(model))
+        assert cpu_lower_bound(model) <= least_steps(model.graph) <= least
+        assert frontier_search(Problem(model), Deadline.after(LONG)).best.cpu == least
+        alike += least == least_steps(model.graph)
+    assert alike > 20
 
 
 def test_accesses_are_those_of_a_plan_that_brute_force_finds_too() -> None:
