@@ -12,8 +12,10 @@ of each probe step and of its state, and the rows that went through. Two least-s
 The operator indexes a row once, when the piece of state that it lies in is first probed by so few rows that an index beats a scan; it says of
 which rows it made indexes, and that is what is fitted. After that no batch reads them but where its probes reach. So insert = keep + index,
 append = keep, delete = drop, whatever the length of windows. What the scan of a small piece takes is part of what the rows that probe it take.
-The constants are what a batch costs without a row: by the step, by the piece of state that a step looks into (a state has one for every batch of its
-window), by the batch. They are reported and are no part of a cost per tuple; without them in the fit costs per tuple would have to explain them.
+The constants are what a batch costs without a row: by the step, by the piece of state that a step looks into (in these short runs a state has one for
+every batch of its window), by the batch. All are reported; without them in the fit costs per tuple would have to explain them. The price of a plan has
+those of its steps: step = (a constant + PIECES · the constant a piece) / seconds of a batch. The number of pieces is taken to be the same for all
+states: pieces are merged, so that windows of ten to a hundred batches have some ten to sixteen. What a batch costs by itself is the same for all plans.
 
 The guarantee: the fit is the exact optimum of non-negative least squares of relative errors. With at most six unknowns it is found by trying
 every set of them as the non-zero ones: the optimum is an ordinary least-squares solution on its own support. That is ten lines of numpy; SciPy's
@@ -45,6 +47,8 @@ from spark_adapter.pipeline import STATISTICS
 from spark_adapter.session import open_session
 
 __all__ = [
+    "BATCH",
+    "PIECES",
     "RUNS",
     "Calibration",
     "Fit",
@@ -60,6 +64,8 @@ __all__ = [
 ]
 
 WARM_UP_BATCHES = 1  # the first batch of a run pays for imports and first calls
+BATCH = 1.0  # seconds of a micro-batch where nothing is said: Spark begins one about as often, with a trigger of a second or without any
+PIECES = 12  # of a state: those of a window of 60 batches; of 8, 31, 40, 120 and 300 batches 9, 10, 11, 16 and 24 were counted
 SIGNIFICANT = 3  # digits of a constant: a second calibration differs in the third
 
 
@@ -124,8 +130,9 @@ STEP = ("probe", "join", "index", "scan", "per step", "per piece")
 STATE = ("keep", "drop", "per batch")
 
 
-def calibrate(out: TextIO = sys.stderr, master: str | None = None) -> Costs:
-    """Measure and fit on a session of our own, and write to `out` which run is on, and how well the fits explain them."""
+def calibrate(out: TextIO = sys.stderr, master: str | None = None, batch: float = BATCH) -> Costs:
+    """Measure and fit on a session of our own, for batches of so many seconds, and write to `out` which run is on, and how well the fits explain
+    them."""
     steps: list[Observation] = []
     states: list[Observation] = []
     with tempfile.TemporaryDirectory(prefix="watersmeet-") as folder:
@@ -136,16 +143,21 @@ def calibrate(out: TextIO = sys.stderr, master: str | None = None) -> Costs:
             found = measure(spark, run)
             steps += found[0]
             states += found[1]
-    calibration = calibration_of(steps, states)
+    calibration = calibration_of(steps, states, batch)
     for what, fit in (("probe steps", calibration.steps), ("states", calibration.states)):
         constants = ", ".join(f"{name} {value:.2e}" for name, value in fit.constants.items())
         out.write(f"{what}: {fit.observations} observations, fitted with a relative error of {fit.error:.0%} ({constants})\n")
+    constants = calibration.steps.constants
+    out.write(
+        f"step: {constants['per step']:.2e} s a step and {constants['per piece']:.2e} s for each of {PIECES} pieces of its state, in batches of "
+        f"{batch:g} s; with another trigger it is another (--batch)\n"
+    )
     out.write("costs; put them into a request:\n")
     return calibration.costs
 
 
-def calibration_of(steps: Sequence[Observation], states: Sequence[Observation]) -> Calibration:
-    """Fit both kinds of observations, and put the constants together to costs."""
+def calibration_of(steps: Sequence[Observation], states: Sequence[Observation], batch: float = BATCH) -> Calibration:
+    """Fit both kinds of observations, and put the constants together to costs, for batches of so many seconds."""
     step, state = fit(steps, STEP), fit(states, STATE)
     costs = {
         "join": step.constants["join"],
@@ -154,6 +166,7 @@ def calibration_of(steps: Sequence[Observation], states: Sequence[Observation]) 
         "append": state.constants["keep"],
         "probe": step.constants["probe"],
         "scan": step.constants["scan"],
+        "step": (step.constants["per step"] + PIECES * step.constants["per piece"]) / batch,
     }
     return Calibration(Costs(**{name: float(f"{value:.{SIGNIFICANT - 1}e}") for name, value in costs.items()}), step, state)
 

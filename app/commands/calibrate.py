@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 
+from app.commands.durations import duration
 from app.commands.spark import add_install_argument, add_master_argument, need_spark
 from app.commands.terminal import DONE, put
 
@@ -17,12 +18,19 @@ HELP = "measure the cost constants on this machine's Spark"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_master_argument(parser)
     add_install_argument(parser)
+    parser.add_argument(
+        "--batch",
+        type=duration,
+        default=1.0,
+        metavar="TIME",
+        help="length of the pipeline's micro-batches, such as 0.5s or 5s: what a probe step costs in a batch is priced by the second (1s)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     need_spark(arguments.install)
     from spark_adapter.calibrate import calibrate
 
-    costs = calibrate(sys.stderr, arguments.master)
+    costs = calibrate(sys.stderr, arguments.master, arguments.batch)
     put(json.dumps({"costs": costs.model_dump()}, indent=2))
     return DONE

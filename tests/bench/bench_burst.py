@@ -210,6 +210,8 @@ def _drifting(rate: float, seconds: float) -> Sequence[tuple[Arrivals, int]]:
 
 
 def allocations(rate: float, seconds: float, costs: Costs) -> None:
+    costs = costs.model_copy(update={"step": 0.0})  # what a batch takes with nothing to do is measured, and left out of price and cap
+
     def request(name: str, cpu: float | None, costs: Costs = costs) -> PlanRequest:
         streams = [{"name": s, "rate": rate, "window": {"seconds": LENGTH}, "distinct": values} for s, values in _keys(name, rate).items()]
         return request_of(streams, CHAIN, SHARED, costs, resources={} if cpu is None else {"cpu": cpu})

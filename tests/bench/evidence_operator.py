@@ -105,7 +105,7 @@ def speed(plan: Plan, batches: Sequence[tuple[Mapping[str, pl.DataFrame], int]],
 
 
 def table_2(quick: bool) -> Findings:
-    costs = calibrated().costs
+    costs = calibrated(BATCH).costs
     shown, loads = [], {}
     for number in (4, 7, 8) if quick else TABLE_2:
         plans: dict[str, Plan] = {}
