@@ -66,7 +66,7 @@ def calibrated() -> Costs:
         found = observed(run, _lines(run))
         steps += found[0]
         states += found[1]
-    calibration = calibration_of(steps, states)
+    calibration = calibration_of(steps, states, BATCH)
     shown = ", ".join(f"{name} {value:.1e}" for name, value in calibration.costs.model_dump().items())
     print(f"calibrated: {shown} (errors of the fits {calibration.steps.error:.0%} and {calibration.states.error:.0%})", flush=True)
     return calibration.costs
@@ -209,17 +209,18 @@ def joined_rate(plan: Plan) -> float:
 
 def random_plan(rng: random.Random, request: PlanRequest, most: float, tries: int = 1000) -> Plan:
     """Any tree whose operators are connected, any probe orders that follow predicates; redrawn where it would join more than `most` a second.
-    After so many tries the one that joins least."""
+    After so many tries the one that joins least. Of a query with one table at most."""
+    tables = {table.name for table in request.query.tables}
     edges = [frozenset(side.split(".")[0] for side in (p.left, p.right)) for p in request.query.predicates]
     least: Plan | None = None
     for _ in range(tries):
-        blocks: dict[str, frozenset[str]] = {stream.name: frozenset([stream.name]) for stream in request.query.streams}
+        blocks: dict[str, frozenset[str]] = {relation.name: frozenset([relation.name]) for relation in request.query.relations}
         operators: list[tuple[str, Sequence[str], Mapping[str, Sequence[str]]]] = []
         while len(blocks) > 1:
             inputs = _walk(rng, blocks, edges, rng.choice(list(blocks)))[: rng.randint(2, len(blocks))]
             chosen = {name: blocks[name] for name in inputs}
             name = f"join-{len(operators) + 1}"
-            operators.append((name, inputs, {start: _walk(rng, chosen, edges, start)[1:] for start in inputs}))
+            operators.append((name, inputs, {start: _walk(rng, chosen, edges, start)[1:] for start in inputs if start not in tables}))
             blocks = {key: members for key, members in blocks.items() if key not in chosen} | {name: frozenset().union(*chosen.values())}
         plan = shaped(request, operators)
         if least is None or joined_rate(plan) < joined_rate(least):

@@ -17,9 +17,10 @@ from spark_adapter.stem.program import Program
 from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.shares import Grid
 from spark_adapter.stem.statistics import Measured
+from spark_adapter.stem.tables import VERSION, Whole
 from tests.spark_adapter.cells import SECOND, Memory, drained
 
-__all__ = ["Arrivals", "InProcess", "Stretch", "Worked", "arrivals", "cut"]
+__all__ = ["Arrivals", "InProcess", "Stretch", "Worked", "arrivals", "content", "cut"]
 
 Arrivals = Mapping[str, pl.DataFrame]
 
@@ -52,6 +53,13 @@ def arrivals(stretches: Mapping[str, Sequence[Stretch]], seed: int = 0, start: i
             begin += round(part.seconds * SECOND)
         found[name] = pl.concat(frames).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(f"{name}/0"))
     return found
+
+
+def content(name: str, rows: int, values: Mapping[str, int], seed: int = 0) -> pl.DataFrame:
+    """The rows of a table: h, the attributes, each drawn at random, and the row's number as `name/0`."""
+    rng = np.random.default_rng(seed)
+    columns = {f"{name}.{attribute}": rng.integers(0, count, rows) for attribute, count in values.items()}
+    return pl.DataFrame({"h": rng.integers(-(2**63), 2**63 - 1, rows), **columns, f"{name}/0": np.arange(rows)})
 
 
 def cut(rows: Arrivals, seconds: float, start: int = 0) -> list[tuple[dict[str, pl.DataFrame], int]]:
@@ -103,6 +111,8 @@ class InProcess:
     """Results, where `keep_results` is set."""
     keep_results: bool = False
     door: Door | None = None
+    tables: Arrivals = field(default_factory=dict)
+    """The rows of each table that the plan keeps, as `content` makes them: read with the first batch."""
 
     def __post_init__(self) -> None:
         self._store = Memory()
@@ -114,12 +124,14 @@ class InProcess:
         self._number = 1
 
     def _programmed(self, plan: Plan, number: int) -> Program:
-        return replace(program_of(plan, {stream.name: 1 for stream in plan.query.streams}, run="run"), number=number)
+        return replace(program_of(plan, {relation.name: 1 for relation in plan.query.relations}, run="run"), number=number)
 
     def work_off(self, batch: Arrivals, watermark: int) -> None:
         let_in = batch if self.door is None else self.door(batch)
+        read = {} if self.batches else {f"{name}{VERSION}1": rows for name, rows in self.tables.items()}
+        told = (*self._told, *(Whole(name, 1) for name in self.tables if not self.batches))
         began = time.process_time()
-        results, outcome = drained(work_off(self._program, Grid(()), 0, self._store, let_in, watermark, self._told))
+        results, outcome = drained(work_off(self._program, Grid(()), 0, self._store, {**let_in, **read}, watermark, told))
         cpu = time.process_time() - began
         self._told = ()
         if self.door is not None:
