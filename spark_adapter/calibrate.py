@@ -12,10 +12,10 @@ of each probe step and of its state, and the rows that went through. Two least-s
 The operator indexes a row once, when the piece of state that it lies in is first probed by so few rows that an index beats a scan; it says of
 which rows it made indexes, and that is what is fitted. After that no batch reads them but where its probes reach. So insert = keep + index,
 append = keep, delete = drop, whatever the length of windows. What the scan of a small piece takes is part of what the rows that probe it take.
-The constants are what a batch costs without a row: by the step, by the piece of state that a step looks into (in these short runs a state has one for
-every batch of its window), by the batch. All are reported; without them in the fit costs per tuple would have to explain them. The price of a plan has
-those of its steps: step = (a constant + PIECES · the constant a piece) / seconds of a batch. The number of pieces is taken to be the same for all
-states: pieces are merged, so that windows of ten to a hundred batches have some ten to sixteen. What a batch costs by itself is the same for all plans.
+The constants are what a batch costs without a row: by the step, by the piece of state that a step looks into (in these short runs a state has one
+for every batch of its window), by the batch. All are reported; without them in the fit costs per tuple would have to explain them. The price of a
+plan has those of its steps: step = (a constant + PIECES · the constant a piece) / seconds of a batch. The number of pieces is taken to be the same
+for all states: they are merged, so that windows of ten to a hundred batches have ten to sixteen. What a batch costs by itself all plans pay.
 
 The guarantee: the fit is the exact optimum of non-negative least squares of relative errors. With at most six unknowns it is found by trying
 every set of them as the non-zero ones: the optimum is an ordinary least-squares solution on its own support. That is ten lines of numpy; SciPy's
@@ -147,9 +147,9 @@ def calibrate(out: TextIO = sys.stderr, master: str | None = None, batch: float 
     for what, fit in (("probe steps", calibration.steps), ("states", calibration.states)):
         constants = ", ".join(f"{name} {value:.2e}" for name, value in fit.constants.items())
         out.write(f"{what}: {fit.observations} observations, fitted with a relative error of {fit.error:.0%} ({constants})\n")
-    constants = calibration.steps.constants
+    own, piece = (calibration.steps.constants[name] for name in ("per step", "per piece"))
     out.write(
-        f"step: {constants['per step']:.2e} s a step and {constants['per piece']:.2e} s for each of {PIECES} pieces of its state, in batches of "
+        f"step: {own:.2e} s a step and {piece:.2e} s for each of {PIECES} pieces of its state, in batches of "
         f"{batch:g} s; with another trigger it is another (--batch)\n"
     )
     out.write("costs; put them into a request:\n")

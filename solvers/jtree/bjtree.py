@@ -47,7 +47,9 @@ SPACE = "binary join trees"
 def _joining(model: CostModel, left: int, right: int) -> float:
     """What both sides of a binary join cost: keeping the states and probing them, but not making results."""
     sides = ((left, right), (right, left))
-    return stepping(model.costs, 2) + sum(side(model.costs, model.hashed_in_binary(a, b), model.rate(b), model.rate(a), model.size(b)) for a, b in sides)
+    return stepping(model.costs, 2) + sum(
+        side(model.costs, model.hashed_in_binary(a, b), model.rate(b), model.rate(a), model.size(b)) for a, b in sides
+    )
 
 
 def best_binary_tree(model: CostModel, component: int, deadline: Deadline, by_memory: bool = False) -> tuple[Tree, bool]:

@@ -288,7 +288,7 @@ def _always_kept(graph: JoinGraph) -> int:
 
 
 def _cpu_with_tables(model: CostModel) -> float:
-    """CPU that every plan of a graph with tables needs: making the results, each stream's first probe, the least steps, keeping those that must be kept."""
+    """CPU that every plan of a graph with tables needs: making the results, each stream's first probe, the least steps, keeping what must be kept."""
     graph, costs = model.graph, model.costs
     cheapest = min([costs.probe, *(offer.cpu for offers in graph.offers for offer in offers if not offer.kept)])
     keep = min(costs.insert + costs.delete, costs.append)

@@ -8,10 +8,10 @@ intermediate ones included, that lies within JOINED. The rule is the third that 
 8 s, a few queries were run first, and the price was further off. Batches are short against windows now, which the contract assumes, and joins
 heavier, so that less of what is measured is what a batch costs without a row. Nothing was changed after that.
 
-In every TABLE_EACHth query one of the relations at the ends of the graph does not flow: it is a table of as many rows as its window would hold, read
-once and kept. Each query is run with the plan that the planner chooses, caches included, the mjoin, the mjoin with the caches that the default costs would
-choose, the best binary tree and random plans (redrawn where they join more than MOST a second): two, or one where there are caches. All go over the
-same rows, in batches of 4 s. What counts are the batches after the longest window has filled. The constants are calibrated first, in this
+In every TABLE_EACHth query one of the relations of fewest neighbours does not flow: it is a table of as many rows as its window would hold, read
+once and kept. Each query is run with the plan that the planner chooses, caches included, the mjoin, the mjoin with the caches that the default costs
+would choose, the best binary tree and random plans (redrawn where they join more than MOST a second): two, or one where there are caches. All go
+over the same rows, in batches of 4 s. What counts are the batches after the longest window has filled. The constants are calibrated first, in this
 process, for these batches. Measured is CPU time of the operator, its states included, the least of the rounds; polars has one thread.
 """
 

@@ -1,9 +1,10 @@
-"""What the price of a probe step leaves out: the operator's CPU per step, explained by more and more terms.
+"""What the CPU of a probe step is made of: that of the operator, explained by more and more terms, those that the price has and others.
 
-The problem: measured CPU is off the price, and several things could be why: a constant per step and batch, a price per piece of the state that
-a step looks into (a state has about one piece per batch of its window), the width of joined rows, or mere noise. The method: plans of random
-queries of `bench_truth` are run, and for each probe step the median CPU of its batches is explained by non-negative least squares of relative
-errors, as calibration does it, with several sets of terms. Noise is how far equal batches of one step are apart. Guarantee: each fit is the
+The problem: prices per tuple are off the measured CPU, and several things could be why: a constant per step and batch, which the price has
+(`costs.step`), a price per piece of the state that a step looks into (a state has about one piece per batch of its window), the width of joined
+rows, or mere noise. The method: plans of random queries of `bench_truth` are run, and for each probe step the median CPU of its batches is
+explained by non-negative least squares of relative errors, as calibration does it, with several sets of terms. Noise is how far equal batches of
+one step are apart. Guarantee: each fit is the
 exact optimum on these very steps, so that a larger set is never worse by its squares; nothing is predicted here that was not fitted.
 """
 
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.plan import Plan
-from spark_adapter.calibrate import Calibration, Observation, fit
+from spark_adapter.calibrate import PIECES, Calibration, Observation, fit
 from tests.bench.bench_truth import BATCH, MEASURED, SHAPES, WINDOWS, drawn, plans_of
 from tests.bench.calibrated import calibrated, said
 from tests.bench.evidence import Claim, Findings, Table, judged
@@ -86,7 +87,7 @@ def _errors(found: Sequence[StepSeen], names: Sequence[str]) -> tuple[dict[str, 
 
 
 def terms(quick: bool) -> Findings:
-    calibration = calibrated()
+    calibration = calibrated(BATCH)
     found = _seen(QUICK_QUERIES if quick else QUERIES, calibration)
     rows, medians = [], {}
     constants: dict[str, dict[str, float]] = {}
@@ -103,7 +104,7 @@ def terms(quick: bool) -> Findings:
     return Findings(
         [
             Claim(
-                "(ours) Which term is missing?",
+                "(ours) Prices per tuple alone explain what a step takes.",
                 f"of one term alone {most.removeprefix('+ ')} takes most off the median error of a step: from {medians[contract]:.0%} to "
                 f"{medians[most]:.0%}; both constants together to {medians[both]:.0%}, and they explain {without:.0%} of the CPU of these steps.",
                 "differs" if medians[contract] - medians[most] > 0.02 else "agrees",
@@ -123,9 +124,10 @@ def terms(quick: bool) -> Findings:
         [
             f"Fitted with both: {fitted['step'] * 1e3:.2f} ms a step and {fitted['piece'] * 1e3:.3f} ms a piece, in every batch, whatever the "
             "rows. Pieces are counted as a window's batches and one; the operator merges few here. Over few queries the two are hard to tell apart, "
-            "since windows are much alike, and which of them takes more off changes from run to run. The price has neither: it is per tuple and "
-            "knows no batches, so plans with many steps (an mjoin of n streams has n·(n − 1)) are priced too low. To be in the price they would "
-            "have to be in every search's cost of a step, with the length of a batch in the request."
+            "since windows are much alike, and which of them takes more off changes from run to run. The price has both as one constant, "
+            f"{calibration.costs.step * BATCH * 1e3:.2f} ms a step in batches of {BATCH:g} s: that of {PIECES} pieces in every state. What it "
+            "leaves out is that states of longer windows have more of them. Plans with many steps (an mjoin of n streams has n·(n − 1)) would be "
+            "priced too low without it."
         ],
         {"step_error_contract": f"{100 * medians[contract]:.0f}", "step_error_constants": f"{100 * medians[both]:.0f}"},
     )

@@ -128,8 +128,9 @@ class InProcess:
 
     def work_off(self, batch: Arrivals, watermark: int) -> None:
         let_in = batch if self.door is None else self.door(batch)
-        read = {} if self.batches else {f"{name}{VERSION}1": rows for name, rows in self.tables.items()}
-        told = (*self._told, *(Whole(name, 1) for name in self.tables if not self.batches))
+        read_now: Arrivals = {} if self.batches else self.tables
+        read = {f"{name}{VERSION}1": rows for name, rows in read_now.items()}
+        told: list[Program | Whole] = [*self._told, *(Whole(name, 1) for name in read_now)]
         began = time.process_time()
         results, outcome = drained(work_off(self._program, Grid(()), 0, self._store, {**let_in, **read}, watermark, told))
         cpu = time.process_time() - began

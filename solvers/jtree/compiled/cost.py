@@ -86,8 +86,8 @@ class Prices(NamedTuple):
     """What operations cost, and what of it every plan pays.
 
     A plan's CPU = what every plan pays + its excess. Every plan keeps each stream for at least its floor, sends each
-    arrival to a first probe, makes the output, and has two probe steps for each stream but one. So a join's output that is kept adds rate · (join + probe + least keeping),
-    and a partial result that is not kept adds rate · (join + probe).
+    arrival to a first probe, makes the output, and has two probe steps for each stream but one. So a join's output that is
+    kept adds rate · (join + probe + least keeping), and a partial result that is not kept adds rate · (join + probe).
     """
 
     weights: Weights

@@ -4,7 +4,8 @@ Costs are *excess*: what a plan pays beyond what every plan pays. With base = mi
 base · rate for each stream, join · rate for the output and step · the least steps of any plan. A plan's excess, none of whose parts is
 negative, is
 
-    Σ joins  ( step · its steps beyond those of binary joins, + all probes but for what makes the join's own output, + keeping each input's state beyond base · rate )
+    Σ joins  ( step · its steps beyond those of binary joins, + all probes but for what makes the join's own output,
+               + keeping each input's state beyond base · rate )
   + Σ inner joins other than the root  ( join + base ) · rate
 
 so that plans whose totals agree in most digits are still told apart.
@@ -172,7 +173,7 @@ class Ledger:
         return self._along(masks, orders), orders
 
     def _along(self, masks: tuple[int, ...], orders: Orders) -> float:
-        """The excess of a join with these orders: its price, but for making its output, the least of keeping its inputs and the steps of binary joins."""
+        """The excess of a join with these orders: its price but for making its output, the least of keeping its inputs, steps of binary joins."""
         model, whole = self.model, sum(masks)
         parts = [term.value for term in model.price_join(masks, orders).terms if term.made != whole]
         parts += [-self.base * model.rate(mask) for mask in masks if self.base]

@@ -118,8 +118,8 @@ def climbed(sets: Sets, prices: Prices, bounds: Bounds, start: Seeds, limits: Li
     e_at, m_at, o_at = np.empty(n + 2), np.empty(n + 2), np.empty(n + 2, np.int64)
     second_at = np.empty(n + 2)
     steps_of = np.empty(n + 2)  # what a join of so many inputs costs for its steps
-    for m in range(n + 2):
-        steps_of[m] = stepping(prices.weights, m)
+    for joins in range(n + 2):
+        steps_of[joins] = stepping(prices.weights, joins)
     piped, largest = np.empty(n + 1), np.empty(n + 1)  # what pipelines cost at least, and the partial results they can afford
     first_at = np.empty((n + 1) * width)
     lack_of = np.empty(n)

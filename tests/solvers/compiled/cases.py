@@ -40,7 +40,14 @@ __all__ = [
 
 FEW_SETS = ("chain", "cycle", "snowflake")  # shapes of which the plain searches end for 14 streams too
 CLOSE = 1e-9  # of a figure: sums in another order
-FREE = (Costs(scan=0.0), Costs(append=0.0, probe=1e-6), Costs(insert=0.0, delete=0.0), Costs(join=0.0, probe=0.0), Costs(scan=1e-9, insert=1e-5), Costs(step=1e-3))
+FREE = (
+    Costs(scan=0.0),
+    Costs(append=0.0, probe=1e-6),
+    Costs(insert=0.0, delete=0.0),
+    Costs(join=0.0, probe=0.0),
+    Costs(scan=1e-9, insert=1e-5),
+    Costs(step=1e-3),
+)
 
 
 def close(found: float, wanted: float, scale: float = 0.0) -> bool:
