@@ -3,19 +3,22 @@
 The problem: join, insert, delete, append, probe and scan are CPU-seconds per tuple of the stem operator as it runs here; step is what each probe step
 costs in a batch whatever its rows, by the second. The method: small
 pipelines over generated rows whose counts are known, each stressing something else (matches, long windows, short
-windows, nested loops, three streams, five), run one after the other on Spark. Of every batch the operator reports the CPU
+windows, nested loops, three streams, five, subresults that are kept), run one after the other on Spark. Of every batch the operator reports the CPU
 of each probe step and of its state, and the rows that went through. Two least-squares fits explain these:
 
     a probe step   = rows in · probe + rows out · join + rows indexed · index (hash) or pairs · scan (nested loop) + pieces · a constant + a constant
-    the states     = rows kept · keep + rows let go · drop + a constant
+    the states     = rows of streams kept · keep + rows of subresults kept · keep joined + rows let go · drop + a constant
 
 The operator indexes a row once, when the piece of state that it lies in is first probed by so few rows that an index beats a scan; it says of
-which rows it made indexes, and that is what is fitted. After that no batch reads them but where its probes reach. So insert = keep + index,
-append = keep, delete = drop, whatever the length of windows. What the scan of a small piece takes is part of what the rows that probe it take.
+which rows it made indexes, and that is what is fitted. After that no batch reads them but where its probes reach. So insert = keep joined + index,
+append = keep joined, delete = drop, whatever the length of windows: a plan keeps its streams whatever it is, so what keeping a subresult costs is
+what decides between plans, and its rows, of two or three streams, are wider. What the scan of a small piece takes is part of what the rows that
+probe it take.
 The constants are what a batch costs without a row: by the step, by the piece of state that a step looks into (in these short runs a state has one
 for every batch of its window), by the batch. All are reported; without them in the fit costs per tuple would have to explain them. The price of a
-plan has those of its steps: step = (a constant + PIECES · the constant a piece) / seconds of a batch. The number of pieces is taken to be the same
-for all states: they are merged, so that windows of ten to a hundred batches have ten to sixteen. What a batch costs by itself all plans pay.
+plan has those of its steps: step = (a constant + `pieces` · the constant a piece) / seconds of a batch. The number of pieces is taken to be the same
+for all states, that of a typical window: they are merged, so that windows of ten to a hundred batches have ten to sixteen. What a batch costs by
+itself all plans pay.
 
 The guarantee: the fit is the exact optimum of non-negative least squares of relative errors. With at most six unknowns it is found by trying
 every set of them as the non-zero ones: the optimum is an ordinary least-squares solution on its own support. That is ten lines of numpy; SciPy's
@@ -45,11 +48,12 @@ from models.request import Costs
 from spark_adapter import compile
 from spark_adapter.pipeline import STATISTICS
 from spark_adapter.session import open_session
+from spark_adapter.stem.pieces import FAN, LEAST, NEAR
 
 __all__ = [
-    "BATCH",
-    "PIECES",
     "RUNS",
+    "USUAL",
+    "Batches",
     "Calibration",
     "Fit",
     "Observation",
@@ -64,9 +68,28 @@ __all__ = [
 ]
 
 WARM_UP_BATCHES = 1  # the first batch of a run pays for imports and first calls
-BATCH = 1.0  # seconds of a micro-batch where nothing is said: Spark begins one about as often, with a trigger of a second or without any
-PIECES = 12  # of a state: those of a window of 60 batches; of 8, 31, 40, 120 and 300 batches 9, 10, 11, 16 and 24 were counted
 SIGNIFICANT = 3  # digits of a constant: a second calibration differs in the third
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """The micro-batches that the price of a probe step is for."""
+
+    seconds: float = 1.0
+    """Of one; Spark begins one about as often, with a trigger of a second or without any."""
+    window: float = 60.0
+    """Seconds of a typical window."""
+
+    @property
+    def pieces(self) -> float:
+        """Pieces of a state that a probe looks into: one for each batch of the window, and half of the time the batch's own; of windows so long that
+        pieces are merged (`stem.pieces`) those that are, and of the rest half of what is merged at once. Of windows of 8, 31, 60, 120 and 300
+        batches 9, 10, 12, 16 and 24 were counted, the batch's own included."""
+        near = self.window / self.seconds / NEAR
+        return NEAR * near + 0.5 if near < LEAST - 1 else NEAR + 0.5 + min(FAN, near) / 2.0
+
+
+USUAL = Batches()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +105,8 @@ class Run:
     """Of every stream, in batches."""
     batches: int
     op: str = "="
+    kept: bool = False
+    """Whether streams are joined one after the other and what is joined is kept, instead of all in one join."""
     seed: int = 1
 
 
@@ -94,6 +119,8 @@ RUNS = (
     Run("three streams", (8_000, 8_000, 8_000), 16_000, 4, 8),
     # A joined row of many streams has more columns to copy: without wide rows the price of a joined row would be that of pairs.
     Run("five streams", (8_000,) * 5, 20_000, 4, 7),
+    Run("a kept join", (4_000, 4_000, 500), 4_000, 3, 7, kept=True),
+    Run("two kept joins", (2_000, 2_000, 2_000, 500), 3_000, 3, 7, kept=True),
     Run("nested loop", (500, 2_000), 1_000_000, 3, 7, "<"),
     Run("nested loop, long window", (200, 1_000), 1_000_000, 8, 10, "<"),
 )
@@ -127,12 +154,11 @@ class Calibration:
 
 
 STEP = ("probe", "join", "index", "scan", "per step", "per piece")
-STATE = ("keep", "drop", "per batch")
+STATE = ("keep", "keep joined", "drop", "per batch")
 
 
-def calibrate(out: TextIO = sys.stderr, master: str | None = None, batch: float = BATCH) -> Costs:
-    """Measure and fit on a session of our own, for batches of so many seconds, and write to `out` which run is on, and how well the fits explain
-    them."""
+def calibrate(out: TextIO = sys.stderr, master: str | None = None, batches: Batches = USUAL) -> Costs:
+    """Measure and fit on a session of our own, for such batches, and write to `out` which run is on, and how well the fits explain them."""
     steps: list[Observation] = []
     states: list[Observation] = []
     with tempfile.TemporaryDirectory(prefix="watersmeet-") as folder:
@@ -143,30 +169,30 @@ def calibrate(out: TextIO = sys.stderr, master: str | None = None, batch: float 
             found = measure(spark, run)
             steps += found[0]
             states += found[1]
-    calibration = calibration_of(steps, states, batch)
+    calibration = calibration_of(steps, states, batches)
     for what, fit in (("probe steps", calibration.steps), ("states", calibration.states)):
         constants = ", ".join(f"{name} {value:.2e}" for name, value in fit.constants.items())
         out.write(f"{what}: {fit.observations} observations, fitted with a relative error of {fit.error:.0%} ({constants})\n")
     own, piece = (calibration.steps.constants[name] for name in ("per step", "per piece"))
     out.write(
-        f"step: {own:.2e} s a step and {piece:.2e} s for each of {PIECES} pieces of its state, in batches of "
-        f"{batch:g} s; with another trigger it is another (--batch)\n"
+        f"step: {own:.2e} s a step and {piece:.2e} s for each of {batches.pieces:.3g} pieces of a state, in batches of {batches.seconds:g} s with "
+        f"windows of {batches.window:g} s; for others say so (--batch, --window)\n"
     )
     out.write("costs; put them into a request:\n")
     return calibration.costs
 
 
-def calibration_of(steps: Sequence[Observation], states: Sequence[Observation], batch: float = BATCH) -> Calibration:
-    """Fit both kinds of observations, and put the constants together to costs, for batches of so many seconds."""
+def calibration_of(steps: Sequence[Observation], states: Sequence[Observation], batches: Batches = USUAL) -> Calibration:
+    """Fit both kinds of observations, and put the constants together to costs, for such batches."""
     step, state = fit(steps, STEP), fit(states, STATE)
     costs = {
         "join": step.constants["join"],
-        "insert": state.constants["keep"] + step.constants["index"],
+        "insert": state.constants["keep joined"] + step.constants["index"],
         "delete": state.constants["drop"],
-        "append": state.constants["keep"],
+        "append": state.constants["keep joined"],
         "probe": step.constants["probe"],
         "scan": step.constants["scan"],
-        "step": (step.constants["per step"] + PIECES * step.constants["per piece"]) / batch,
+        "step": (step.constants["per step"] + batches.pieces * step.constants["per piece"]) / batches.seconds,
     }
     return Calibration(Costs(**{name: float(f"{value:.{SIGNIFICANT - 1}e}") for name, value in costs.items()}), step, state)
 
@@ -245,7 +271,9 @@ def observed(run: Run, lines: Sequence[Mapping[str, Any]]) -> tuple[list[Observa
             spent = line["cpu_seconds"]
             seconds = spent["load"] + spent["probe"] + spent["keep"] - sum(step["cpu_seconds"] for step in line["steps"])
             kept = sum(run.rows)
-            states.append(Observation({"keep": kept, "drop": before + kept - sum(held.values()), "per batch": 1}, seconds))
+            joined = sum(step["rows_out"] for step in line["steps"] if step["operator"] in held)
+            gone = before + kept + joined - sum(held.values())
+            states.append(Observation({"keep": kept, "keep joined": joined, "drop": gone, "per batch": 1}, seconds))
         before = sum(held.values())
     return steps, states
 
@@ -265,13 +293,10 @@ def _bindings(run: Run, folder: Path) -> Bindings:
 
 
 def plan_of(run: Run) -> Plan:
-    """One join of all streams in a chain, s0.y = s1.x, s1.y = s2.x, probed along the chain."""
+    """One join of all streams in a chain, s0.y = s1.x, s1.y = s2.x, probed along the chain; or, where joins are kept, one stream more in each."""
     names = [f"s{s}" for s in range(len(run.rows))]
-    pipelines = []
-    for s, name in enumerate(names):
-        order = [*range(s - 1, -1, -1), *range(s + 1, len(names))]
-        probes = [{"target": names[t], "algorithm": "hash" if run.op == "=" else "nested_loop", **FIGURES} for t in order]
-        pipelines.append({"input": name, "probes": probes})
+    inputs = [[f"join-{s - 1}" if s > 1 else names[0], names[s]] for s in range(1, len(names))] if run.kept else [names]
+    joined = [names[: s + 2] for s in range(len(inputs))] if run.kept else [names]
     return Plan.model_validate(
         {
             "format": PLAN_FORMAT,
@@ -293,20 +318,31 @@ def plan_of(run: Run) -> Plan:
             "headroom": None,
             "operators": [
                 {
-                    "id": "join-1",
-                    "kind": "binary_join" if len(names) == 2 else "mjoin",
-                    "inputs": names,
-                    "streams": names,
-                    "materialized": False,
+                    "id": f"join-{number}",
+                    "kind": "binary_join" if len(sides) == 2 else "mjoin",
+                    "inputs": sides,
+                    "streams": streams,
+                    "materialized": number < len(inputs),
                     **dict.fromkeys(("rate", "state_tuples", "state_bytes", "cpu"), 0),
-                    "states": [{"input": name, "indexed": run.op == "=", "cpu": 0} for name in names],
-                    "pipelines": pipelines,
+                    "states": [{"input": name, "indexed": run.op == "=", "cpu": 0} for name in sides],
+                    "pipelines": _pipelines(run, sides),
                 }
+                for number, (sides, streams) in enumerate(zip(inputs, joined, strict=True), 1)
             ],
             **{name: [] for name in ("caches", "validity", "explanation", "warnings")},
             **dict.fromkeys(("allocation", "shortfall")),
         }
     )
+
+
+def _pipelines(run: Run, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Of every input of a join: back along the chain, then on."""
+    found = []
+    for s, name in enumerate(names):
+        order = [*range(s - 1, -1, -1), *range(s + 1, len(names))]
+        probes = [{"target": names[t], "algorithm": "hash" if run.op == "=" else "nested_loop", **FIGURES} for t in order]
+        found.append({"input": name, "probes": probes})
+    return found
 
 
 FIGURES: dict[str, Any] = {"predicates": [], "rate_in": 0, "rate_out": 0, "cpu": 0}

@@ -18,19 +18,14 @@ HELP = "measure the cost constants on this machine's Spark"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_master_argument(parser)
     add_install_argument(parser)
-    parser.add_argument(
-        "--batch",
-        type=duration,
-        default=1.0,
-        metavar="TIME",
-        help="length of the pipeline's micro-batches, such as 0.5s or 5s: what a probe step costs in a batch is priced by the second (1s)",
-    )
+    parser.add_argument("--batch", type=duration, default=1.0, metavar="TIME", help="the pipeline's micro-batches: steps are priced for them (1s)")
+    parser.add_argument("--window", type=duration, default=60.0, metavar="TIME", help="a typical window of its streams, for the same (1m)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     need_spark(arguments.install)
-    from spark_adapter.calibrate import calibrate
+    from spark_adapter.calibrate import Batches, calibrate
 
-    costs = calibrate(sys.stderr, arguments.master, arguments.batch)
+    costs = calibrate(sys.stderr, arguments.master, Batches(arguments.batch, arguments.window))
     put(json.dumps({"costs": costs.model_dump()}, indent=2))
     return DONE

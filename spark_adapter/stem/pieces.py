@@ -26,7 +26,7 @@ import polars as pl
 
 from spark_adapter.stem.program import Module
 
-__all__ = ["MERGED_BYTES", "PIECE_BYTES", "Bounds", "Piece", "bounds_of", "cut", "due", "new_name"]
+__all__ = ["FAN", "LEAST", "MERGED_BYTES", "NEAR", "PIECE_BYTES", "Bounds", "Piece", "bounds_of", "cut", "due", "new_name"]
 
 FAN = 32  # pieces of a level that become one of the next
 LEAST = 4  # pieces of the first level that are worth merging

@@ -45,7 +45,7 @@ import polars as pl
 from models.plan import Plan
 from models.request import Costs, PlanRequest
 from solvers.planner import plan as planned
-from spark_adapter.calibrate import RUNS, Observation, Run, calibration_of, observed, plan_of, write
+from spark_adapter.calibrate import RUNS, Batches, Observation, Run, calibration_of, observed, plan_of, write
 from spark_adapter.stem.operator import work_off
 from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.shares import Grid
@@ -66,7 +66,7 @@ def calibrated() -> Costs:
         found = observed(run, _lines(run))
         steps += found[0]
         states += found[1]
-    calibration = calibration_of(steps, states, BATCH)
+    calibration = calibration_of(steps, states, Batches(BATCH, 10.0))
     shown = ", ".join(f"{name} {value:.1e}" for name, value in calibration.costs.model_dump().items())
     print(f"calibrated: {shown} (errors of the fits {calibration.steps.error:.0%} and {calibration.states.error:.0%})", flush=True)
     return calibration.costs

@@ -32,19 +32,34 @@ from models.plan import EstimateRequest, Plan
 from models.request import PlanRequest
 from solvers.estimate import estimate, with_given_caches
 from solvers.planner import plan as planned
-from spark_adapter.calibrate import Calibration
+from spark_adapter.calibrate import Batches, Calibration
 from tests.bench.bench_choices import joined_rate, random_plan
 from tests.bench.bench_stem import Flow, request_of
 from tests.bench.calibrated import calibrated, said
 from tests.graphs import edges_of
 from tests.spark_adapter.in_process import Arrivals, InProcess, Stretch, arrivals, content, cut
 
-__all__ = ["BATCH", "MEASURED", "SHAPES", "WINDOWS", "Measured", "QueryRuns", "by_batch", "drawn", "main", "plans_of", "query_runs", "spearman"]
+__all__ = [
+    "BATCH",
+    "BATCHES",
+    "MEASURED",
+    "SHAPES",
+    "WINDOWS",
+    "Measured",
+    "QueryRuns",
+    "by_batch",
+    "drawn",
+    "main",
+    "plans_of",
+    "query_runs",
+    "spearman",
+]
 
 SHAPES = ("chain", "star", "cycle", "clique")
 WINDOWS = (20, 40, 60)
 BATCH = 4.0
 MEASURED = 5  # batches
+BATCHES = Batches(BATCH, sum(WINDOWS) / len(WINDOWS))
 JOINED, MOST = (2e5, 6e5), 1e6  # tuples a second
 TABLE_EACH = 5
 
@@ -286,7 +301,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(list(arguments))
-    calibration = calibrated(BATCH)
+    calibration = calibrated(BATCHES)
     print(said(calibration.costs), flush=True)
     pairs: list[tuple[float, float]] = []
     for found in query_runs(given.queries, given.rounds, given.seed, calibration):

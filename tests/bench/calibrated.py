@@ -6,17 +6,17 @@ import numpy as np
 import polars as pl
 
 from models.request import Costs
-from spark_adapter.calibrate import BATCH, RUNS, Calibration, Run, calibration_of, observed, plan_of
+from spark_adapter.calibrate import RUNS, USUAL, Batches, Calibration, Run, calibration_of, observed, plan_of
 from tests.spark_adapter.cells import SECOND
 from tests.spark_adapter.in_process import InProcess
 
 __all__ = ["calibrated", "said"]
 
 
-def calibrated(batch: float = BATCH) -> Calibration:
-    """Measured and fitted anew, for batches of so many seconds; some ten seconds."""
+def calibrated(batches: Batches = USUAL) -> Calibration:
+    """Measured and fitted anew, for such batches; some ten seconds."""
     found = [observed(run, [batch.line for batch in _worked(run).batches]) for run in RUNS]
-    return calibration_of([step for steps, _ in found for step in steps], [state for _, states in found for state in states], batch)
+    return calibration_of([step for steps, _ in found for step in steps], [state for _, states in found for state in states], batches)
 
 
 def said(costs: Costs) -> str:

@@ -14,6 +14,7 @@ import polars as pl
 from models.plan import Plan
 from models.request import Costs, PlanRequest
 from solvers.planner import plan as planned
+from spark_adapter.calibrate import Batches
 from tests.bench.bench_burst import bursts
 from tests.bench.bench_caches import KINDS, TABLE_2
 from tests.bench.bench_stem import Flow, request_of, shaped
@@ -105,7 +106,7 @@ def speed(plan: Plan, batches: Sequence[tuple[Mapping[str, pl.DataFrame], int]],
 
 
 def table_2(quick: bool) -> Findings:
-    costs = calibrated(BATCH).costs
+    costs = calibrated(Batches(BATCH, WINDOW)).costs
     shown, loads = [], {}
     for number in (4, 7, 8) if quick else TABLE_2:
         plans: dict[str, Plan] = {}

@@ -6,8 +6,8 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-from spark_adapter.calibrate import PIECES, Calibration
-from tests.bench.bench_truth import BATCH, MEASURED, Measured, QueryRuns, by_batch, query_runs, spearman
+from spark_adapter.calibrate import Calibration
+from tests.bench.bench_truth import BATCH, BATCHES, MEASURED, Measured, QueryRuns, by_batch, query_runs, spearman
 from tests.bench.calibrated import calibrated, said
 from tests.bench.evidence import AGREES, DIFFERS, IN_KIND, Claim, Figure, Findings, Part, Section, Table, line
 from tests.bench.truth_terms import terms
@@ -33,8 +33,8 @@ WHY = (
     "contract does not have: within a batch inputs are worked off one after the other, and a later one finds rows that are newer than its "
     "own, so that its pipeline makes more partial results than the contract's share, and an earlier one's less. What a batch costs without a row "
     "is in the price as a constant for each probe step (`costs.step`), calibrated for batches of this length and states of "
-    f"{PIECES} pieces each; `without steps` leaves it out, and `pieces counted` has in its place the pieces that each state has by its own "
-    "window, and what a batch costs whatever the plan. The faster the machine, the more of the CPU that is. Not in the price is what keeping and "
+    f"{BATCHES.pieces:.3g} pieces each; `without steps` leaves it out, and `pieces counted` has in its place the pieces that each state has by its "
+    "own window, and what a batch costs whatever the plan. The faster the machine, the more of the CPU that is. Not in the price is what keeping and "
     "looking up caches costs "
     "without a row. A price per stream that a joined row is made of was tried: fitted to the runs of the calibration it "
     "came out as 0, so that it was left out."
@@ -59,7 +59,7 @@ def _verdict(met: bool, nearly: bool) -> str:
 
 
 def truth(quick: bool) -> Findings:
-    calibration = calibrated(BATCH)
+    calibration = calibrated(BATCHES)
     found: list[QueryRuns] = []
     began, wanted = time.monotonic(), QUICK_QUERIES if quick else QUERIES
     for query in query_runs(wanted, 1, 1, calibration):
@@ -169,7 +169,7 @@ def _by_kind(found: Sequence[QueryRuns]) -> list[list[str]]:
 
 
 def batch_lengths(quick: bool) -> Findings:
-    calibration = calibrated(BATCH)
+    calibration = calibrated(BATCHES)
     found = list(by_batch(QUICK_LENGTHS if quick else LENGTHS, 1, calibration))
     series: dict[str, list[tuple[float, float]]] = {}
     for length, kind, predicted, measured in found:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.plan import Plan
-from spark_adapter.calibrate import PIECES, Calibration, Observation, fit
-from tests.bench.bench_truth import BATCH, MEASURED, SHAPES, WINDOWS, drawn, plans_of
+from spark_adapter.calibrate import Calibration, Observation, fit
+from tests.bench.bench_truth import BATCH, BATCHES, MEASURED, SHAPES, WINDOWS, drawn, plans_of
 from tests.bench.calibrated import calibrated, said
 from tests.bench.evidence import Claim, Findings, Table, judged
 from tests.spark_adapter.in_process import InProcess, Stretch, arrivals, cut
@@ -87,7 +87,7 @@ def _errors(found: Sequence[StepSeen], names: Sequence[str]) -> tuple[dict[str, 
 
 
 def terms(quick: bool) -> Findings:
-    calibration = calibrated(BATCH)
+    calibration = calibrated(BATCHES)
     found = _seen(QUICK_QUERIES if quick else QUERIES, calibration)
     rows, medians = [], {}
     constants: dict[str, dict[str, float]] = {}
@@ -125,8 +125,8 @@ def terms(quick: bool) -> Findings:
             f"Fitted with both: {fitted['step'] * 1e3:.2f} ms a step and {fitted['piece'] * 1e3:.3f} ms a piece, in every batch, whatever the "
             "rows. Pieces are counted as a window's batches and one; the operator merges few here. Over few queries the two are hard to tell apart, "
             "since windows are much alike, and which of them takes more off changes from run to run. The price has both as one constant, "
-            f"{calibration.costs.step * BATCH * 1e3:.2f} ms a step in batches of {BATCH:g} s: that of {PIECES} pieces in every state. What it "
-            "leaves out is that states of longer windows have more of them. Plans with many steps (an mjoin of n streams has n·(n − 1)) would be "
+            f"{calibration.costs.step * BATCH * 1e3:.2f} ms a step in batches of {BATCH:g} s: that of {BATCHES.pieces:.3g} pieces in each state. What "
+            "it leaves out is that states of longer windows have more of them. Plans with many steps (an mjoin of n streams has n·(n − 1)) would be "
             "priced too low without it."
         ],
         {"step_error_contract": f"{100 * medians[contract]:.0f}", "step_error_constants": f"{100 * medians[both]:.0f}"},

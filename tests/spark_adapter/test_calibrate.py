@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from spark_adapter.calibrate import PIECES, Observation, Run, calibration_of, measure, non_negative_least_squares, write
+from spark_adapter.calibrate import Batches, Observation, Run, calibration_of, measure, non_negative_least_squares, write
 
 
 @settings(max_examples=60, deadline=None)
@@ -30,15 +30,15 @@ def test_the_fit_meets_the_conditions_of_an_optimum(seed: int, columns: int, row
 def test_constants_that_made_the_observations_are_found_again() -> None:
     draw = np.random.default_rng(7)
     step = {"probe": 3e-8, "join": 9e-8, "index": 2e-8, "scan": 2e-9, "per step": 2e-3, "per piece": 4e-4}
-    state = {"keep": 3e-7, "drop": 1e-8, "per batch": 1e-2}
+    state = {"keep": 3e-7, "keep joined": 5e-7, "drop": 1e-8, "per batch": 1e-2}
     observations = []
     for constants in (step, state):
         counts = [{name: 1.0 if name in ("per step", "per batch") else float(draw.integers(1, 100_000)) for name in constants} for _ in range(20)]
         observations.append([Observation(c, sum(c[name] * constants[name] for name in c)) for c in counts])
-    calibration = calibration_of(observations[0], observations[1], 2.0)
+    calibration = calibration_of(observations[0], observations[1], Batches(2.0, 20.0))
     assert calibration.steps.error < 1e-9 and calibration.states.error < 1e-9
-    expected = {"join": 9e-8, "insert": 3.2e-7, "delete": 1e-8, "append": 3e-7, "probe": 3e-8, "scan": 2e-9}
-    expected["step"] = (2e-3 + PIECES * 4e-4) / 2.0
+    expected = {"join": 9e-8, "insert": 5.2e-7, "delete": 1e-8, "append": 5e-7, "probe": 3e-8, "scan": 2e-9}
+    expected["step"] = (2e-3 + 10.5 * 4e-4) / 2.0
     assert calibration.costs.model_dump() == pytest.approx(expected, rel=1e-3)
 
 
