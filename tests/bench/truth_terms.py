@@ -125,7 +125,7 @@ def terms(quick: bool) -> Findings:
             f"Fitted with both: {fitted['step'] * 1e3:.2f} ms a step and {fitted['piece'] * 1e3:.3f} ms a piece, in every batch, whatever the "
             "rows. Pieces are counted as a window's batches and one; the operator merges few here. Over few queries the two are hard to tell apart, "
             "since windows are much alike, and which of them takes more off changes from run to run. The price has both as one constant, "
-            f"{calibration.costs.step * BATCH * 1e3:.2f} ms a step in batches of {BATCH:g} s: that of {BATCHES.pieces:.3g} pieces in each state. What "
+            f"{calibration.costs.step * BATCH * 1e3:.2f} ms a step in batches of {BATCH:g} s: that of {BATCHES.pieces:.3g} pieces in a state. What "
             "it leaves out is that states of longer windows have more of them. Plans with many steps (an mjoin of n streams has n·(n − 1)) would be "
             "priced too low without it."
         ],
