@@ -10,12 +10,12 @@ from spark_adapter.calibrate import RUNS, USUAL, Batches, Calibration, Run, cali
 from tests.spark_adapter.cells import SECOND
 from tests.spark_adapter.in_process import InProcess
 
-__all__ = ["calibrated", "said"]
+__all__ = ["calibrated", "said", "worked"]
 
 
 def calibrated(batches: Batches = USUAL) -> Calibration:
     """Measured and fitted anew, for such batches; some ten seconds."""
-    found = [observed(run, [batch.line for batch in _worked(run).batches]) for run in RUNS]
+    found = [observed(run, [batch.line for batch in worked(run).batches]) for run in RUNS]
     return calibration_of([step for steps, _ in found for step in steps], [state for _, states in found for state in states], batches)
 
 
@@ -23,7 +23,8 @@ def said(costs: Costs) -> str:
     return "costs calibrated here: " + ", ".join(f"{name} {getattr(costs, name):.3g}" for name in Costs.model_fields)
 
 
-def _worked(run: Run) -> InProcess:
+def worked(run: Run) -> InProcess:
+    """A run of the calibration, all its batches."""
     one = InProcess(plan_of(run))
     draws = [np.random.default_rng([run.seed, s]) for s in range(len(run.rows))]
     for n in range(run.batches):

@@ -11,7 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from spark_adapter.calibrate import Batches, Observation, Run, calibration_of, measure, non_negative_least_squares, write
+from spark_adapter.calibrate import Batches, Observation, Run, calibration_of, measure, non_negative_least_squares, observed, plan_of, write
+from tests.bench.bench_stem import Flow, request_of, shaped
+from tests.bench.calibrated import worked
+from tests.spark_adapter.in_process import InProcess, Stretch, arrivals, cut
 
 
 @settings(max_examples=60, deadline=None)
@@ -67,3 +70,28 @@ def test_a_run_counts_what_it_was_made_of(spark: SparkSession, tmp_path: Path) -
     # A hundred rows have the forty of a piece scanned; forty rows use the index of a hundred: those of the batch before and of their own.
     assert [step.counts["index"] for step in steps] == [0, 200, 0, 200]
     assert all(step.seconds > 0 for step in (*steps, *states))
+
+
+def test_a_run_with_kept_joins_counts_their_rows() -> None:
+    """By the operator alone, in this process."""
+    run = Run("kept", (60, 50, 40), keys=20, window=2, batches=4, kept=True)
+    plan = plan_of(run)
+    assert [(operator.inputs, operator.materialized) for operator in plan.operators] == [(["s0", "s1"], True), (["join-1", "s2"], False)]
+    one = worked(run)
+    _, states = observed(run, [batch.line for batch in one.batches])
+    made = [sum(step["rows_out"] for step in batch.line["steps"] if step["operator"] == "join-1") for batch in one.batches]
+    assert [state.counts["keep joined"] for state in states] == made[1:] and min(made) > 0
+    assert [state.counts["keep"] for state in states] == [150] * 3
+    held = [sum(state["rows"] for state in batch.line["states"]) for batch in one.batches]
+    assert [state.counts["drop"] for state in states] == [a + 150 + new - b for a, b, new in zip(held, held[1:], made[1:], strict=False)]
+
+
+@pytest.mark.parametrize("window", [8.0, 40.0])
+def test_a_state_has_as_many_pieces_as_steps_are_priced_for(window: float) -> None:
+    flows = {name: Flow(20.0, window, {"k": 100}) for name in ("a", "b")}
+    plan = shaped(request_of(flows, ["a.k = b.k"]), [("join-1", ["a", "b"], {})])
+    one = InProcess(plan)
+    one.run(cut(arrivals({name: [Stretch(2.0 * window, flow.rate, flow.values)] for name, flow in flows.items()}), 1.0))
+    counted = [batch.line["pieces"] / 2 for batch in one.batches[-round(window / 2) :]]
+    # The batch's own piece is counted here, and seen by half of the probes.
+    assert Batches(1.0, window).pieces == pytest.approx(sum(counted) / len(counted) - 0.5, rel=0.15)
