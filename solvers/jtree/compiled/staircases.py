@@ -29,13 +29,14 @@ from __future__ import annotations
 import numpy as np
 
 from solvers.common.tolerances import ROUNDED, SHAVED
+from solvers.jtree.compiled.binary_tree import binary_splits, members_as_rows
 from solvers.jtree.compiled.blocks import empty_lists, few_of, least_shares, sort_lists, usable_sets
 from solvers.jtree.compiled.bounds import Bounds, bounds_of
 from solvers.jtree.compiled.compiling import Ints, released
 from solvers.jtree.compiled.cost import Prices, binary_excess, rounded, rounded_down, scanning
 from solvers.jtree.compiled.orders import DENSE_INPUTS, mjoin_excess, scratch_for, wide_mjoin_excess
 from solvers.jtree.compiled.questions import FULL, STOPPED, Limits, Stairs, tightened
-from solvers.jtree.compiled.seeds import Seeds
+from solvers.jtree.compiled.seeds import Seeds, seeds
 from solvers.jtree.compiled.sets import Sets, find, lowest, popcount
 from solvers.jtree.compiled.staircase import Steps, dominated, insert, lighter, room_for, up_to
 
@@ -489,3 +490,11 @@ def staircases(sets: Sets, prices: Prices, bounds: Bounds, start: Seeds, limits:
 def at_once(sets: Sets, prices: Prices, start: Seeds, limits: Limits, stop: Ints, room: int) -> Stairs:
     """Bounds and staircases in one call: between Python and compiled code a small graph's tables travel for longer than they are searched."""
     return staircases(sets, prices, bounds_of(sets, prices, stop), start, limits, stop, room)
+
+
+@released
+def begun(sets: Sets, prices: Prices, expansions: int, limits: Limits, stop: Ints, room: int) -> tuple[Seeds, Stairs]:
+    """The same from the best binary tree on: the seeds, and what is found from them."""
+    splits = binary_splits(sets, prices.weights, sets.mask.size * sets.mask.size)
+    start = seeds(sets, prices, members_as_rows(splits, sets), expansions, stop)
+    return start, at_once(sets, prices, start, limits, stop, room)
