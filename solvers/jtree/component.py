@@ -64,7 +64,8 @@ def _answer(start: Seeds, stairs: Stairs, limits: Limits) -> Answer:
     """What was found; of a search that ended early with nothing within the limits, its seeds."""
     rows = stairs.rows if stairs.rows.size or not stairs.status else -2 - np.arange(len(start.members))
     if limits.goal == LEAST_LOAD and not stairs.status and rows.size > 1:
-        load = np.maximum((stairs.e + limits.pays) / limits.cpu, (stairs.m + limits.pays_bytes) / limits.bytes)
+        with np.errstate(over="ignore"):  # of a cap near 0 the load is infinite
+            load = np.maximum((stairs.e + limits.pays) / limits.cpu, (stairs.m + limits.pays_bytes) / limits.bytes)
         rows = rows[load <= load.min() * ROUNDED]  # prices decide among these; the others need not be priced
     if limits.goal == LEAST_BYTES and limits.cap_e == math.inf and not stairs.status and stairs.e.size:
         # Plans on the way to the least memory are offered as well: seeds that take more of it for less CPU.
