@@ -17,7 +17,8 @@ import numpy as np
 
 from models.request import Comparison, Observed, Predicate, Query, Stream
 from solvers.common.errors import MethodError
-from solvers.model.graph import join_graph, product
+from solvers.model.graph import join_graph
+from solvers.model.products import product
 from solvers.profiling.confidence import Figure, of_rate, of_selectivity
 from solvers.profiling.results import Joins
 from solvers.profiling.sample import SECOND, Rows, Sample

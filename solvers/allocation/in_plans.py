@@ -48,7 +48,7 @@ from solvers.window_join.flexible_windows import flexible_windows, kept_share
 __all__ = ["Relief", "Shared", "allocation_of", "given_shares", "relieve", "share_out", "thinning"]
 
 SMALL = 8  # streams up to which plans that the search did not keep are tried as well
-STEPS_PER_SECOND, MAX_STEPS = 30, 300  # of them, by the request's time limit; of 150 graphs of 4 to 8 streams twice as many bring 0.02 % more results
+TRIED_PER_SECOND, MOST_TRIED = 160, 1_600  # streams of all of them together, by the time limit: what a plan takes to try grows with its streams
 MAX_PLANS = 12  # of those found, the ones with the least CPU at full load; the bound may end it sooner
 WORTH_THINNING = 0.05  # of the CPU cap: if keeping the windows takes less, letting in fewer tuples cannot free much
 ALLOWANCE_FIELDS = set(Allowance.model_fields)
@@ -251,7 +251,7 @@ def _more_plans(problem: Problem) -> int:
     """How many plans beyond those found may be tried: none where the shape or the kind of plan is the caller's choice."""
     if problem.shape_given or problem.model.graph.tables or not problem.options.method.can.any_tree or len(problem.model.graph) > SMALL:
         return 0
-    return int(min(MAX_STEPS, STEPS_PER_SECOND * problem.options.time_limit))
+    return int(min(MOST_TRIED, TRIED_PER_SECOND * problem.options.time_limit)) // len(problem.model.graph)
 
 
 def _best_shared(problem: Problem, points: Sequence[Point], deadline: Deadline) -> tuple[Point, Shared]:

@@ -224,18 +224,16 @@ class KnownJoins:
         input more, which goes on to a probe. An input is kept in the cheaper of two ways. Scans come on top.
         """
         if inputs not in self._leasts:
-            model, costs, graph = self._model, self._model.costs, self._model.graph
-            made, held = times(costs.join, model.size(sum(inputs))), min(costs.insert + costs.delete, costs.append)
+            costs, graph, size = self._model.costs, self._model.graph, self._model.graph.size
+            made, held, goes_on = times(costs.join, size(sum(inputs))), min(costs.insert + costs.delete, costs.append), costs.join + costs.probe
             keeping, weights = stepping(costs, len(inputs) * (len(inputs) - 1)), []
             for block in inputs:
-                weight = made + times(costs.probe, model.size(block))
+                subresult = block & (block - 1)
+                weight = made + times(costs.probe + held if subresult else costs.probe, size(block))
                 if len(inputs) > 2:
                     near = graph.around(block)
-                    partial = min([model.size(block | other) for other in inputs if other & near], default=0.0)
-                    weight += times(costs.join + costs.probe, partial)
-                if block & (block - 1):
-                    weight += times(held, model.size(block))
-                else:
+                    weight += times(goes_on, min([size(block | other) for other in inputs if other & near], default=0.0))
+                if not subresult:
                     keeping += times(held, graph.rates[block.bit_length() - 1])
                 weights.append(weight)
             self._leasts[inputs] = keeping, self._by_stream(inputs, weights)

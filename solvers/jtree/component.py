@@ -19,13 +19,13 @@ from solvers.common.tolerances import ROUNDED
 from solvers.jtree.compiled.binary_tree import binary_splits, members_as_rows
 from solvers.jtree.compiled.bounds import bounds_of
 from solvers.jtree.compiled.compiling import Floats, Ints
-from solvers.jtree.compiled.cost import Prices, stream_floors, weights_of
+from solvers.jtree.compiled.cost import Prices, weights_of
 from solvers.jtree.compiled.orders import DENSE_INPUTS, follow, mjoin_excess, scratch_for, wide_mjoin_excess
 from solvers.jtree.compiled.questions import FRONTIER, LEAST_BYTES, LEAST_CPU, LEAST_LOAD, Limits, Stairs, as_seeds
 from solvers.jtree.compiled.seeds import ONE_DESCENT, ONE_PLAN, Seeds, seeds
 from solvers.jtree.compiled.sets import Sets, find
-from solvers.jtree.compiled.staircases import at_once, staircases
-from solvers.jtree.compiled.tables import connected_sets
+from solvers.jtree.compiled.staircases import at_once, begun, staircases
+from solvers.jtree.compiled.tables import sets_and_floors
 from solvers.jtree.search import both, make_join, spread
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
@@ -41,7 +41,10 @@ EXPANSIONS = 60  # plans whose neighbours are tried as seeds
 BEAMS, WORTH = (20, 100), 250  # sets of each size to search first, where there are this many times as many sets in all
 QUICK_STREAMS, QUICK_SETS = 16, 1_000  # up to which the search ends in milliseconds
 FEW_STREAMS = 12  # up to which a cap leaves so little to search that more seeds than one descent's cost more than they save: 5.5 ms and 3.4
-TINY_SETS = 160  # up to which the search takes less time than one descent for seeds, and under a cap less than making any: a fifth of 0.1 ms
+TINY_SETS, CAPPED_SETS = (
+    160,
+    110,
+)  # up to which, without and with a cap on the other figure, a descent for more seeds than one takes longer than it saves
 QUICK_ROOM, ROOM = 1 << 10, 1 << 22  # points of all staircases: pages that are never written cost nothing
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
 
@@ -61,7 +64,8 @@ def _answer(start: Seeds, stairs: Stairs, limits: Limits) -> Answer:
     """What was found; of a search that ended early with nothing within the limits, its seeds."""
     rows = stairs.rows if stairs.rows.size or not stairs.status else -2 - np.arange(len(start.members))
     if limits.goal == LEAST_LOAD and not stairs.status and rows.size > 1:
-        load = np.maximum((stairs.e + limits.pays) / limits.cpu, (stairs.m + limits.pays_bytes) / limits.bytes)
+        with np.errstate(over="ignore"):  # of a cap near 0 the load is infinite
+            load = np.maximum((stairs.e + limits.pays) / limits.cpu, (stairs.m + limits.pays_bytes) / limits.bytes)
         rows = rows[load <= load.min() * ROUNDED]  # prices decide among these; the others need not be priced
     if limits.goal == LEAST_BYTES and limits.cap_e == math.inf and not stairs.status and stairs.e.size:
         # Plans on the way to the least memory are offered as well: seeds that take more of it for less CPU.
@@ -71,7 +75,7 @@ def _answer(start: Seeds, stairs: Stairs, limits: Limits) -> Answer:
 
 
 def _is_capped(limits: Limits) -> bool:
-    """Whether one figure is minimised under a cap on the other, which then rules out most of what there is to search."""
+    """Whether one figure is minimised under a cap on the other."""
     cap = {LEAST_CPU: limits.cap_m, LEAST_BYTES: limits.cap_e}
     return cap.get(limits.goal, math.inf) < math.inf
 
@@ -87,6 +91,8 @@ class Component:
     base: float
     """The CPU that every plan of this part pays."""
     _known_orders: dict[tuple[int, ...], Orders] = field(default_factory=dict)
+    _starts: dict[int, Seeds] = field(default_factory=dict)
+    """The seeds of searches that are over in milliseconds, by how many were made: they are the same for every question."""
 
     def orders(self, blocks: tuple[int, ...]) -> Orders:
         """The best probe orders of a join of these sets, in their order."""
@@ -161,9 +167,15 @@ class Component:
         keeps_nothing = limits.goal == LEAST_BYTES and limits.cap_e == math.inf
         within = limits._replace(cap_m=min(limits.cap_m, 0.0)) if keeps_nothing else limits
         if self.quick:
-            start = self._no_seeds if sets.mask.size <= TINY_SETS and _is_capped(limits) else self._quick_start
+            tries = ONE_PLAN if total <= (CAPPED_SETS if _is_capped(limits) else TINY_SETS) else ONE_DESCENT
+            start = self._starts.get(tries)
+            if start is None:
+                start, stairs = begun(sets, prices, tries, within, stop, QUICK_ROOM)
+                self._starts[tries] = start
+            else:
+                stairs = at_once(sets, prices, start, within, stop, QUICK_ROOM)
             self._tell(start, progress)
-            return _answer(start, at_once(sets, prices, start, within, stop, QUICK_ROOM), limits)
+            return _answer(start, stairs, limits)
         if limits.goal == LEAST_CPU and limits.cap_m == math.inf:
             sets = sets._replace(bytes=np.zeros_like(sets.bytes))  # one figure to minimise: of every set one plan is enough
         # Of a whole frontier the second beam takes as long as it saves: its plans are many.
@@ -194,25 +206,13 @@ class Component:
         splits = binary_splits(sets, self.prices.weights, SEED_PAIRS)
         return members_as_rows(splits, sets) if splits.size else np.array([(1 << sets.n) - 1], np.int64)
 
-    @cached_property
-    def _quick_start(self) -> Seeds:
-        """The seeds of a search that is over in milliseconds: the same for every question."""
-        return self._seeds(np.zeros(2, np.int64), self.sets)
-
-    @cached_property
-    def _no_seeds(self) -> Seeds:
-        none = np.empty(0)
-        return Seeds(none, none, np.empty(0, np.int64), np.empty((0, self.sets.n), np.int64))
-
     def seed_bytes(self) -> float:
-        """The most bytes that a seed of a quick search keeps."""
-        return float(self._quick_start.m.max(initial=0.0))
+        """The most bytes that a seed of a quick search kept."""
+        return max((float(start.m.max(initial=0.0)) for start in self._starts.values()), default=0.0)
 
     def _seeds(self, stop: Ints, sets: Sets) -> Seeds:
         """Plans to start from, as many as they are worth and time allows."""
-        few = self.quick or sets.n <= FEW_STREAMS
-        tries = EXPANSIONS if not few else ONE_PLAN if sets.mask.size <= TINY_SETS else ONE_DESCENT
-        return seeds(sets, self.prices, self._binary, tries, stop)
+        return seeds(sets, self.prices, self._binary, ONE_DESCENT if sets.n <= FEW_STREAMS else EXPANSIONS, stop)
 
     def _tell(self, start: Seeds, progress: Progress) -> None:
         """Tell whoever listens of the plans at both ends of what there is."""
@@ -240,13 +240,13 @@ def _grain(value: float) -> float:
 
 def component_of(model: CostModel, mask: int, limit: int) -> Component | None:
     """The tables of one part; None where they would be too large."""
-    sets = connected_sets(model, mask, limit, DEAR_FIRST)
-    if sets is None:
+    found = sets_and_floors(model, mask, limit, DEAR_FIRST)
+    if found is None:
         return None
+    sets, floors = found
     places = list(bits(mask))
     streams = [places[k] for k in sets.order.tolist()]
     weights = weights_of(model.costs)
-    floors = stream_floors(sets, weights)
     results, steps = weights.join * float(sets.size[-1] * sets.pace[-1]), weights.step * (2 * (sets.n - 1))
     base = math.fsum([*floors.tolist(), *(weights.probe * rate for rate in sets.rates.tolist()), results, steps])
     prices = Prices(

@@ -80,6 +80,8 @@ class Solver:
         Complete, they hold every point of the frontier within the caps (FRONTIER), or the best one by the goal. For LEAST_LOAD the caps are
         what a load is measured by, and rule nothing out. Not complete, they are the plans found so far, some perhaps beyond the caps.
         """
+        if goal == LEAST_LOAD and self._hardly_kept(caps):
+            self.points(NO_CAPS, LEAST_CPU, deadline)
         if (settled := self._settled(caps, goal)) is not None:
             return settled, True
         several = sum(part is not None for part in self.parts) > 1
@@ -107,12 +109,23 @@ class Solver:
             self._least_cpu, self._met_bytes = points, max(points[0].memory_bytes, alone.seed_bytes() + self.pays_bytes)
         return points, complete
 
+    def _hardly_kept(self, caps: Caps) -> bool:
+        """Whether the CPU will likely be what a plan of least load is loaded by, so that the plan of least CPU is asked for first."""
+        alone = self.parts[0]
+        return len(self.parts) == 1 and alone is not None and alone.quick and self.pays_bytes * caps.cpu < self.pays * caps.memory_bytes
+
     def _settled(self, caps: Caps, goal: int) -> tuple[Point, ...] | None:
-        """What the least CPU of all plans says of a question: where it is above the cap, nothing is within it; where a memory cap rules out neither
-        that plan nor those it was found from, the answer is the same under that cap. None where it says nothing."""
-        if not self._least_cpu or goal == LEAST_LOAD:
+        """What the least CPU of all plans says of a question. None where it says nothing.
+
+        Where it is above the cap, nothing is within it; where a memory cap rules out neither that plan nor those it was found from, the answer is
+        the same under that cap. No plan has a lower load than one of least CPU that is loaded more by CPU than by memory.
+        """
+        if not self._least_cpu:
             return None
-        if self._least_cpu[0].cpu > caps.cpu * (1.0 + 2.0 * AT_A_CAP):
+        least = self._least_cpu[0]
+        if goal == LEAST_LOAD:
+            return self._least_cpu if least.memory_bytes * caps.cpu <= least.cpu * caps.memory_bytes else None
+        if least.cpu > caps.cpu * (1.0 + 2.0 * AT_A_CAP):
             return ()
         same = goal == LEAST_CPU and caps.cpu == math.inf and self._met_bytes < caps.memory_bytes * (1.0 - 2.0 * AT_A_CAP)
         return self._least_cpu if same else None

@@ -118,6 +118,8 @@ class Found:
     """Why the search ended, apart from what it proved."""
 
 
+BOTH = ((1,), (0,))
+
 Search = Callable[[Problem, Deadline], Found]
 Shape = dict[int, tuple[int, ...]]
 """A join tree but for its probe orders: for every join its set of streams and the sets of its inputs, by their lowest streams."""
@@ -154,8 +156,11 @@ def make_join(inputs: Iterable[Tree], orders: Iterable[Iterable[int]], asked: As
     """A join with its inputs in canonical order: by their lowest streams; `orders` are renumbered alike."""
     trees = list(inputs)
     masks = [leaf_mask(tree) for tree in trees]
-    ranking = sorted(range(len(trees)), key=lambda k: masks[k] & -masks[k])
     listed = list(map(tuple, orders))
+    if len(trees) == 2 and tuple(listed) == BOTH:  # most joins are: each visits the other, whichever comes first
+        first = masks[0] & -masks[0] > masks[1] & -masks[1]
+        return Join((trees[first], trees[not first]), BOTH, masks[0] | masks[1], tuple(sorted(asked)))
+    ranking = sorted(range(len(trees)), key=lambda k: masks[k] & -masks[k])
     if ranking != list(range(len(trees))):
         place = {old: new for new, old in enumerate(ranking)}
         listed = [tuple([place[target] for target in order]) for order in listed]
@@ -176,7 +181,7 @@ def shape_of(tree: Tree) -> Shape:
 
 def both(_: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     """The probe orders of a binary join: each input visits the other."""
-    return (1,), (0,)
+    return BOTH
 
 
 def tree_of_joins(shape: Shape, orders: Callable[[tuple[int, ...]], Iterable[Iterable[int]]]) -> Tree:

@@ -4,8 +4,7 @@ Notation (contract §1): stream i has rate λ_i, a window of T_i seconds that ho
 b_i bytes. A set S of streams is an int with bit i set for stream i. σ(S) and size(S) are defined on every set.
 Tables come after the streams and are counted among them: rate 0, a window of w = rows that never ends, so that 1/T = 0.
 
-Products are taken on mantissas and exponents apart, so that only a result outside the range of a double
-overflows (to infinity), never an intermediate; a result below the range becomes 0.
+Products are taken as `solvers.model.products` has them.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from models.request import Comparison, Query, Stream
 from models.table import Table
+from solvers.model.products import AT_ONCE, product, product_at_once
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["DENSE", "SMALL", "Edge", "JoinGraph", "Offer", "bits", "freshness_of", "inputs_of", "join_graph", "product"]
+__all__ = ["DENSE", "SMALL", "Edge", "JoinGraph", "Offer", "bits", "freshness_of", "inputs_of", "join_graph"]
 
 MODERATE = 900  # binary digits by which all factors together may differ from 1; a double has 1022
 LOOKED_THROUGH = 100  # observed sets up to which a loop is faster than numpy
 REMEMBERED = 1 << 12  # sets whose members are remembered, of all graphs together: at most seven megabytes, where all have 200 streams
 DENSE = 1_000  # predicates of a graph from which the size of a set is computed over arrays
-AT_ONCE = 1_000  # mantissas that are multiplied as they are: none is below 1/2, and a double goes down to 2^-1022
 LONG = 32  # binary digits of a set that is taken apart one by one
 SMALL = 24  # streams up to which a set's size and predicates are found from the set itself and remembered: few enough sets are ever asked for
 
@@ -50,36 +49,6 @@ def bits(mask: int) -> tuple[int, ...]:
         found.append(low.bit_length() - 1)
         mask ^= low
     return tuple(found)
-
-
-def product(factors: Iterable[float]) -> float:
-    """The product, in the order given; infinity only where the result itself leaves the range of a double.
-
-    >>> product([1e200, 1e200, 1e-300])
-    1e+100
-    """
-    mantissa, exponent = 1.0, 0
-    for factor in factors:
-        m, e = math.frexp(mantissa * math.frexp(factor)[0])
-        mantissa, exponent = m, exponent + e + math.frexp(factor)[1]
-    try:
-        return math.ldexp(mantissa, exponent)
-    except OverflowError:
-        return math.inf
-
-
-def _product_at_once(factors: NDArray[np.float64], more: tuple[float, ...] = ()) -> float:
-    """The same of hundreds of factors."""
-    import numpy as np  # only in large graphs
-
-    mantissas, exponents = np.frexp(factors)
-    pieces, carried = np.frexp(np.multiply.reduceat(mantissas, range(0, len(mantissas), AT_ONCE)))
-    parts = [math.frexp(factor) for factor in more]
-    mantissa = math.prod([*pieces.tolist(), *(part for part, _ in parts)])
-    try:
-        return math.ldexp(mantissa, int(exponents.sum() + carried.sum()) + sum(power for _, power in parts))
-    except OverflowError:
-        return math.inf
 
 
 class Edge(NamedTuple):
@@ -374,7 +343,7 @@ class JoinGraph:
         inside[list(bits(mask))] = True
         columns = self.columns
         chosen = columns.selectivity[inside[columns.left] & inside[columns.right]]
-        return _product_at_once(np.concatenate([np.array(self.window_tuples)[inside], chosen]))
+        return product_at_once(np.concatenate([np.array(self.window_tuples)[inside], chosen]))
 
     @cached_property
     def _moderate(self) -> bool:
@@ -392,7 +361,7 @@ class JoinGraph:
             return self.size(union)
         between = tuple(between)
         if len(between) > AT_ONCE // 10:
-            return _product_at_once(self.columns.selectivity[list(between)], (size, other_size))
+            return product_at_once(self.columns.selectivity[list(between)], (size, other_size))
         return product([size, other_size, *(self.edges[p].selectivity for p in between)])
 
     def most_probes(self) -> int:

@@ -26,12 +26,11 @@ from numpy.typing import NDArray
 from models.request import Costs
 from solvers.model.cost import CostModel, PricedJoin, PricedPipeline, PricedProbe, PricedState, Term, keeping, stepping, total
 from solvers.model.graph import JoinGraph, bits
+from solvers.model.products import AT_ONCE
 
 __all__ = ["WideProbes", "WideTerms", "price_wide_join", "probing_along", "sizes_along"]
 
 Floats = NDArray[np.float64]
-
-AT_ONCE = 1_000  # predicates of one step whose mantissas are multiplied as they are: none is below 1/2, and a double goes down to 2^-1022
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from models.replan import Measured
 from models.request import Costs, Observed, PlanRequest, Predicate, Query, Stream
 from models.table import Table
 from solvers.common import words
-from solvers.model.graph import JoinGraph, join_graph, product
+from solvers.model.graph import JoinGraph, join_graph
+from solvers.model.products import product
 
 __all__ = ["Drift", "Off", "in_order", "is_off", "measured_off", "terms_off"]
 

@@ -11,7 +11,8 @@ from models.request import MAX_OBSERVED, Costs, Observed, PlanRequest, Query
 from solvers.jtree.compiled.tables import connected_sets
 from solvers.jtree.lower_bound import _shrinking, log2_floor
 from solvers.model.cost import CostModel
-from solvers.model.graph import JoinGraph, bits, join_graph, product
+from solvers.model.graph import JoinGraph, bits, join_graph
+from solvers.model.products import product
 from tests.graphs import SHAPES, random_graph
 
 

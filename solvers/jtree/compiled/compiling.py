@@ -19,7 +19,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Flags", "Floats", "Ints", "compiled", "njit", "released"]
+__all__ = ["Flags", "Floats", "Ints", "compiled", "inlined", "njit", "released"]
 
 F = TypeVar("F", bound=Callable[..., object])
 Ints = NDArray[np.int64]
@@ -47,6 +47,12 @@ def compiled(function: F) -> F:
 def released(function: F) -> F:
     """The same for long loops: other threads run meanwhile, so that one of them can say stop."""
     return njit(function, nogil=True, error_model="numpy")
+
+
+def inlined(function: F) -> F:
+    """The same for a part of a long loop: its lines take the place of each call. The call would pass every array of its arguments, of which a table
+    of sets has twenty, and count references to them."""
+    return njit(function, nogil=True, error_model="numpy", inline="always")
 
 
 @cache

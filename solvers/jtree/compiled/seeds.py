@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solvers.jtree.compiled.compiling import Flags, Floats, Ints, released
+from solvers.jtree.compiled.compiling import Flags, Floats, Ints, inlined, released
 from solvers.jtree.compiled.cost import Prices, binary_excess, kept_bytes, kept_excess
 from solvers.jtree.compiled.orders import EXACT_INPUTS, Scratch, join_excess, scratch_for
 from solvers.jtree.compiled.sets import Sets, lowest, place_of
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
     """Its first entry is set where time is over: what was found by then is enough."""
 
 
-@released
+@inlined
 def inputs_of(sets: Sets, family: Ints, count: int, whole: int, skipped: int, blocks: Ints) -> int:
     """The inputs of the join of `whole` if `skipped` were no member: the largest members inside, then bare streams. family is by falling size."""
     left = whole
@@ -82,7 +82,7 @@ def inputs_of(sets: Sets, family: Ints, count: int, whole: int, skipped: int, bl
     return m
 
 
-@released
+@inlined
 def by_falling_size(sets: Sets, family: Ints, count: int) -> None:
     """Sort members by falling place in the table: the table is by rising number of streams."""
     for k in range(1, count):
@@ -95,7 +95,7 @@ def by_falling_size(sets: Sets, family: Ints, count: int) -> None:
         family[j] = member
 
 
-@released
+@inlined
 def plan_figures(sets: Sets, prices: Prices, family: Ints, members: int, plan: Plan, cost: Floats) -> tuple[float, float]:
     """e and m of the plan with these members, by falling size; leaves in `cost` what each join costs."""
     e, m = 0.0, 0.0
@@ -110,7 +110,7 @@ def plan_figures(sets: Sets, prices: Prices, family: Ints, members: int, plan: P
     return e, m
 
 
-@released
+@inlined
 def take(pool: Pool, family: Ints, members: int, e: float, m: float) -> None:
     """Put a plan into the pool, unless it is beaten."""
     steps, counts = pool.steps, pool.counts
@@ -120,7 +120,7 @@ def take(pool: Pool, family: Ints, members: int, e: float, m: float) -> None:
         counts[USED] += 1
 
 
-@released
+@inlined
 def without(sets: Sets, prices: Prices, plan: Plan, members: int, f: int) -> tuple[float, float]:
     """What e and m change by without member f: its inputs go to the join above."""
     family, cost = plan.family, plan.cost
@@ -134,7 +134,7 @@ def without(sets: Sets, prices: Prices, plan: Plan, members: int, f: int) -> tup
     return change, -kept_bytes(sets, prices, s)
 
 
-@released
+@inlined
 def joined_first(sets: Sets, prices: Prices, plan: Plan, f: int, inputs: int, pair: tuple[int, int]) -> tuple[float, float]:
     """What e and m change by if two inputs of member f (at places i and j of `plan.blocks`) are joined first."""
     blocks, other = plan.blocks, plan.other
@@ -151,7 +151,7 @@ def joined_first(sets: Sets, prices: Prices, plan: Plan, f: int, inputs: int, pa
     return change, kept_bytes(sets, prices, s)
 
 
-@released
+@inlined
 def with_change(sets: Sets, plan: Plan, members: int, removed: int, added: int) -> int:
     """The members at hand without one and with another (0: none), in `plan.trial`, by falling size. Returns how many."""
     kept = 0
@@ -174,7 +174,7 @@ def step_ratio(change: float, grown: float) -> float:
     return -np.inf if change <= 0.0 else np.inf
 
 
-@released
+@inlined
 def try_neighbours(sets: Sets, prices: Prices, pool: Pool, plan: Plan, members: int, phase: int) -> int:
     """The plan at hand and every plan one step from it: those that nothing beats go into the pool. Returns the member of the best step, or 0.
 

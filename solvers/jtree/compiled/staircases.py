@@ -29,13 +29,14 @@ from __future__ import annotations
 import numpy as np
 
 from solvers.common.tolerances import ROUNDED, SHAVED
+from solvers.jtree.compiled.binary_tree import binary_splits, members_as_rows
 from solvers.jtree.compiled.blocks import empty_lists, few_of, least_shares, sort_lists, usable_sets
 from solvers.jtree.compiled.bounds import Bounds, bounds_of
 from solvers.jtree.compiled.compiling import Ints, released
 from solvers.jtree.compiled.cost import Prices, binary_excess, rounded, rounded_down, scanning, stepping
 from solvers.jtree.compiled.orders import DENSE_INPUTS, mjoin_excess, scratch_for, wide_mjoin_excess
 from solvers.jtree.compiled.questions import FULL, STOPPED, Limits, Stairs, tightened
-from solvers.jtree.compiled.seeds import Seeds
+from solvers.jtree.compiled.seeds import Seeds, seeds
 from solvers.jtree.compiled.sets import Sets, find, lowest, popcount
 from solvers.jtree.compiled.staircase import Steps, dominated, insert, lighter, room_for, up_to
 
@@ -101,9 +102,8 @@ def climbed(sets: Sets, prices: Prices, bounds: Bounds, start: Seeds, limits: Li
 
     point_e, point_m = np.empty(room), np.empty(room)
     point_o, point_r, point_s = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
-    points = 0
     entries = np.empty(4 * room, np.int64)
-    used = 0
+    points, used = 0, 0
 
     here = room_for(longest)
     here_e, here_m, here_o, here_r = here
@@ -117,9 +117,7 @@ def climbed(sets: Sets, prices: Prices, bounds: Bounds, start: Seeds, limits: Li
     left_at, group_at, place_at = np.empty(n + 2, np.int64), np.empty(n + 2, np.int64), np.empty(n + 2, np.int64)
     e_at, m_at, o_at = np.empty(n + 2), np.empty(n + 2), np.empty(n + 2, np.int64)
     second_at = np.empty(n + 2)
-    steps_of = np.empty(n + 2)  # what a join of so many inputs costs for its steps
-    for joins in range(n + 2):
-        steps_of[joins] = stepping(prices.weights, joins)
+    steps_of = np.array([stepping(prices.weights, joins) for joins in range(n + 2)])  # what a join of so many inputs costs for its steps
     piped, largest = np.empty(n + 1), np.empty(n + 1)  # what pipelines cost at least, and the partial results they can afford
     first_at = np.empty((n + 1) * width)
     lack_of = np.empty(n)
@@ -492,3 +490,11 @@ def staircases(sets: Sets, prices: Prices, bounds: Bounds, start: Seeds, limits:
 def at_once(sets: Sets, prices: Prices, start: Seeds, limits: Limits, stop: Ints, room: int) -> Stairs:
     """Bounds and staircases in one call: between Python and compiled code a small graph's tables travel for longer than they are searched."""
     return staircases(sets, prices, bounds_of(sets, prices, stop), start, limits, stop, room)
+
+
+@released
+def begun(sets: Sets, prices: Prices, expansions: int, limits: Limits, stop: Ints, room: int) -> tuple[Seeds, Stairs]:
+    """The same from the best binary tree on: the seeds, and what is found from them."""
+    splits = binary_splits(sets, prices.weights, sets.mask.size * sets.mask.size)
+    start = seeds(sets, prices, members_as_rows(splits, sets), expansions, stop)
+    return start, at_once(sets, prices, start, limits, stop, room)

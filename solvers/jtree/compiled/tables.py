@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.jtree.compiled.compiling import Floats, Ints, compiled
+from solvers.jtree.compiled.cost import Weights, stream_floors, weights_of
 from solvers.jtree.compiled.sets import MAX_BITS, Sets, find, hash_table, list_connected, lowest
 from solvers.jtree.table_sizes import MAX_SETS
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
 
-__all__ = ["connected_sets"]
+__all__ = ["connected_sets", "sets_and_floors"]
 
 MOST_TABLED = 22  # streams of which every set, connected or not, has an entry: 16 MB, a tenth of a second
 MOST_TUPLES = 1e290  # sizes above this count as this: no plan that makes them can be priced, and no infinity is subtracted
@@ -235,10 +236,20 @@ def predicates_of(place: Ints, ends: Ints, selectivities: Floats) -> tuple[Predi
     return Predicates(edge_masks, selectivities, edges_of, first_edge), neighbours, equal_neighbours
 
 
+# wide: each array crosses into compiled code as it is; a tuple of them would cost its own crossing, in searches of 0.1 ms
 @compiled
-def tables(order: Ints, of_streams: Floats, ends: Ints, selectivities: Floats, observed: Ints, observed_selectivity: Floats, limit: int) -> Sets:
+def tables(
+    order: Ints,
+    of_streams: Floats,
+    ends: Ints,
+    selectivities: Floats,
+    observed: Ints,
+    observed_selectivity: Floats,
+    limit: int,
+    weights: Weights,
+) -> tuple[Sets, Floats]:
     """All of `Sets` from figures of the streams (all tuples, all 1/T, all bytes, all rates), predicates (each two ends and whether an equality)
-    and observed sub-joins.
+    and observed sub-joins; and the streams' floors.
 
     Streams are numbered as in `order`; where that is empty, as `dear_first` has them. No sets at all where there are more than the limit.
     """
@@ -263,7 +274,8 @@ def tables(order: Ints, of_streams: Floats, ends: Ints, selectivities: Floats, o
     listed = Listed(masks, last, keys, places, multiplier, shift)
     size, pace, bytes_, around, equal_around = figures(streams, predicates, Observed(observed_masks, observed_selectivity), listed)
     found = (masks, size, size, pace, bytes_, around, equal_around)
-    return Sets(n, order, *found, keys, places, multiplier, shift, neighbours, equal_neighbours, figure[3], size, pace)
+    sets = Sets(n, order, *found, keys, places, multiplier, shift, neighbours, equal_neighbours, figure[3], size, pace)
+    return sets, stream_floors(sets, weights)
 
 
 def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS, order: Ints | None = None) -> Sets | None:
@@ -271,6 +283,12 @@ def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS, orde
 
     Its streams are numbered by rising position. Where `order` is given, they are numbered as it lists them; where it is empty, dear ones first.
     """
+    found = sets_and_floors(model, component, limit, order)
+    return found[0] if found else None
+
+
+def sets_and_floors(model: CostModel, component: int, limit: int = MAX_SETS, order: Ints | None = None) -> tuple[Sets, Floats] | None:
+    """The same with the least that keeping each stream costs."""
     graph = model.graph
     whole = component == graph.all
     streams = range(len(graph)) if whole else list(bits(component))
@@ -288,7 +306,7 @@ def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS, orde
     figures += [graph.tuple_bytes[i] for i in streams]
     figures += [graph.rates[i] for i in streams]
     observed = [(mask, selectivity) for mask, selectivity in graph.observed if whole or mask & ~component == 0]
-    sets = tables(
+    sets, floors = tables(
         np.arange(len(streams)) if order is None else order,
         np.array(figures),
         np.array(ends, np.int64),
@@ -296,6 +314,7 @@ def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS, orde
         np.array([mask if whole else sum(1 << place[i] for i in bits(mask)) for mask, _ in observed], np.int64),
         np.array([selectivity for _, selectivity in observed], np.float64),
         limit,
+        weights_of(model.costs),
     )
     if sets.mask.size == 0:
         return None
@@ -303,4 +322,4 @@ def connected_sets(model: CostModel, component: int, limit: int = MAX_SETS, orde
         others = connected_sets(model.choices, component, limit, sets.order)
         assert others is not None
         sets = sets._replace(choosing_size=others.size, choosing_pace=others.pace)
-    return sets
+    return sets, floors

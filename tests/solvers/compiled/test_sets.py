@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from models.request import Costs
 from solvers.jtree.compiled.compiling import Floats, Ints
+from solvers.jtree.compiled.cost import weights_of
 from solvers.jtree.compiled.sets import MAX_BITS, Sets, find, hash_table, list_connected, lowest, next_set, place_of, popcount
 from solvers.jtree.compiled.tables import (
     MOST_TABLED,
@@ -262,7 +263,7 @@ def test_tables_are_empty_above_the_limit_and_follow_the_order_given() -> None:
     sets = connected_sets(model, 63, many)
     assert sets is not None and sets.order.tolist() == list(range(6))
     order = ints([5, 3, 1, 0, 2, 4])
-    made = tables(order, *arrays_of(model, 63), 1 << 20)
+    made, _ = tables(order, *arrays_of(model, 63), 1 << 20, weights_of(model.costs))
     assert_tables(made, Reference(query, Costs()), order.tolist())
 
 

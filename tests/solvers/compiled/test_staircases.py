@@ -19,9 +19,9 @@ from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.orders import plain_mjoins, wide_mjoin_excess
 from solvers.jtree.compiled.questions import FRONTIER, FULL, LEAST_BYTES, LEAST_CPU, LEAST_LOAD, STOPPED, Limits, Stairs, as_seeds, tightened
 from solvers.jtree.compiled.regions import solve_region
-from solvers.jtree.compiled.seeds import ONE_PLAN, Seeds, seeds
+from solvers.jtree.compiled.seeds import ONE_DESCENT, ONE_PLAN, Seeds, seeds
 from solvers.jtree.compiled.staircase import dominated, lighter, room_for
-from solvers.jtree.compiled.staircases import at_once, climbed, from_seeds, staircases
+from solvers.jtree.compiled.staircases import at_once, begun, climbed, from_seeds, staircases
 from tests.solvers.compiled.cases import FEW_SETS, SHAPES, Case, a_case, assert_same_staircase, cases, close, divided, going_on
 from tests.solvers.reference import Step, positions
 
@@ -392,6 +392,16 @@ def test_climbed_ends_when_it_is_told_to_with_the_seeds_it_had(shape: str) -> No
     stairs = climbed(case.sets, case.prices, bounds, start, within(case), np.ones(2, np.int64), ROOM)
     assert stairs.status == STOPPED and stairs.rows.tolist() == [-2]
     assert np.array_equal(as_seeds(case.sets, start, stairs).members, start.members)
+
+
+def test_begun_finds_what_its_parts_do_one_after_the_other() -> None:
+    for rng, case in cases(90, 2, 9, salt=49, fourteen=FEW_SETS):
+        limits = within(case, rng.choice((FRONTIER, LEAST_CPU, LEAST_BYTES)))
+        expansions = rng.choice((ONE_PLAN, ONE_DESCENT, 3))
+        wanted = some_seeds(case, expansions)
+        start, stairs = begun(case.sets, case.prices, expansions, limits, going_on(), ROOM)
+        other = at_once(case.sets, case.prices, wanted, limits, going_on(), ROOM)
+        assert all(np.array_equal(a, b) for a, b in zip((*start, *stairs[1:]), (*wanted, *other[1:]), strict=True))
 
 
 def test_as_seeds_describes_the_plans_that_were_found() -> None:
