@@ -72,6 +72,13 @@ def test_a_run_counts_what_it_was_made_of(spark: SparkSession, tmp_path: Path) -
     assert all(step.seconds > 0 for step in (*steps, *states))
 
 
+@pytest.mark.spark
+def test_a_run_with_kept_joins_runs_on_spark(spark: SparkSession) -> None:
+    steps, states = measure(spark, Run("small", (60, 50, 40), keys=20, window=2, batches=3, kept=True))
+    assert len(steps) == 2 * 4 and len(states) == 2
+    assert all(state.counts["keep joined"] > 0 for state in states) and all(step.seconds > 0 for step in (*steps, *states))
+
+
 def test_a_run_with_kept_joins_counts_their_rows() -> None:
     """By the operator alone, in this process."""
     run = Run("kept", (60, 50, 40), keys=20, window=2, batches=4, kept=True)
