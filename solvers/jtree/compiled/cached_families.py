@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from solvers.jtree.compiled.cached_runs import COMPLETE, MORE, ONE_MORE, least_of_pipeline
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, released
 from solvers.jtree.compiled.cost import weighted
 from solvers.jtree.compiled.kept import WORK, Kept, Streams, keys_from, missing
@@ -41,12 +42,10 @@ __all__ = [
     "family_keys",
     "keys_of_segment",
     "least_of_cached_family",
-    "least_of_pipeline",
     "look_between",
     "looking_room",
     "lookups_from",
     "most_saved",
-    "paced_sizes",
     "paths",
     "relaxed_pipelines",
     "shared",
@@ -415,61 +414,15 @@ def cached_ways_out(kept: Kept, family: Family, m: int, many: int) -> None:
                     looking.to_leave[u], looking.leaving[u] = looked_up, c
 
 
-@compiled
-def paced_sizes(kept: Kept, family: Family, m: int, k: int, paced: Floats) -> None:
-    """For every union that pipeline k may come to, at what pace it counts at least as a partial result; −1 where it does not come there."""
-    full, looking = (1 << m) - 1, family.looking
-    paced[: full + 1] = -1.0
-    paced[1 << k] = kept.pace[family.chosen[k]]
-    for u in range(1 << k, full):
-        if paced[u] < 0.0:
-            continue
-        left = family.reaches[u] & full & ~u
-        while left:
-            b = lowest(left)
-            left &= left - 1
-            union, new, inside = u | 1 << b, 0.0, u & family.beside[b]
-            while inside:
-                new = max(new, looking.keys[lowest(inside), b])
-                inside &= inside - 1
-            on = min(paced[u], max(looking.rarest[u], new) / family.sizes[u])
-            paced[union] = on if paced[union] < 0.0 else min(paced[union], on)
-
-
-@compiled
-def least_of_pipeline(kept: Kept, family: Family, m: int, k: int, made: float, leaves: bool) -> float:
-    """What partial results of pipeline k cost at least. Where it `leaves`, the family is part of a larger one: a pipeline may leave it by a candidate
-    from any union on, and what follows counts for nothing; `best` says by which, −1 where it does not leave early."""
-    full, looking = (1 << m) - 1, family.looking
-    reach, sizes, to_go, best, paced = family.reaches, family.sizes, family.to_go, family.best, family.factor
-    paced_sizes(kept, family, m, k, paced)
-    for u in range(full, 0, -1):
-        if paced[u] < 0.0:
-            continue
-        least, out = np.inf, -1
-        if u == full and (m > 1 or not leaves):
-            least = 0.0  # the join with the candidate may be the output
-        elif leaves:
-            least, out = made * paced[u] * family.to_leave[u], family.leaving[u]
-            if made * looking.to_leave[u] < least:
-                least, out = made * looking.to_leave[u], looking.leaving[u]
-        left = reach[u] & full & ~u
-        while left:
-            b = lowest(left)
-            left &= left - 1
-            if to_go[u | (1 << b)] <= least:
-                least, out = to_go[u | (1 << b)], best[u | (1 << b)]
-        to_go[u] = least + made * paced[u] * sizes[u] if u & (u - 1) and (leaves or u != full) else least
-        best[u] = out
-    return float(to_go[1 << k])
-
-
 @released
-def least_of_cached_family(kept: Kept, family: Family, m: int, made: float) -> float:
-    """As `families.least_of_family`, where a cache may answer for any partial result after a block or more were visited."""
+def least_of_cached_family(kept: Kept, family: Family, m: int, made: float, limit: float, one_more: bool) -> float:
+    """As `families.least_of_family`, where a cache may answer for any partial result after a block or more were visited. What is above the limit
+    need not be known closely. Where one more block cannot do (`one_more`), the join of all blocks so far with a candidate counts as well."""
     low = family.total[m]
     for k in range(m):
-        low += least_of_pipeline(kept, family, m, k, made, True)
+        if low > limit:
+            break
+        low += least_of_pipeline(kept, family, m, k, made, ONE_MORE if one_more else MORE)
     return float(low)
 
 
@@ -483,7 +436,7 @@ def relaxed_pipelines(kept: Kept, streams: Streams, family: Family, m: int, plai
     for u in range(1, 1 << m):
         rarest[u] = min(rarest[u & (u - 1)], kept.rarest[family.chosen[lowest(u)]])
     for k in range(m):
-        low += least_of_pipeline(kept, family, m, k, made, False)
+        low += least_of_pipeline(kept, family, m, k, made, COMPLETE)
     if low > limit or m > MOST_LOOKED_UP:
         return min(low, plain)
     lookups = family_keys(kept, streams.keys, family, m)

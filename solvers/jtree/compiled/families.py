@@ -41,10 +41,12 @@ __all__ = [
     "add_block",
     "branch",
     "candidates",
+    "drop_dear",
     "family_room",
     "joins_with",
     "least_of_family",
     "list_usable",
+    "mark_last",
     "most_wanted",
     "pipelines",
     "price",
@@ -85,6 +87,8 @@ class Family(NamedTuple):
     out: Ints
     """Of a candidate the branching that ruled it out; 0: none did."""
     usable: Flags
+    last: Flags
+    """Whether the join may be within the limit with this candidate and no other."""
     low: Floats
     """What a candidate adds at least."""
     blocks_at: Ints
@@ -131,6 +135,7 @@ def family_room(most: int, words: int, cached: bool = False) -> Family:
         listed=np.empty(most, np.int64),
         out=np.zeros(most, np.int64),
         usable=np.zeros(most, np.bool_),
+        last=np.zeros(most, np.bool_),
         low=np.empty(most),
         blocks_at=np.zeros(frames, np.int64),
         about=np.zeros(frames, np.int64),
@@ -299,6 +304,44 @@ def most_wanted(kept: Kept, family: Family, m: int, many: int) -> int:
     return int(wanted)
 
 
+@compiled
+def mark_last(kept: Kept, streams: Streams, family: Family, m: int, many: int, limit: float) -> bool:
+    """Which candidates may be the last block of a join within the limit, so that its output counts as well. Whether any may."""
+    pace, some = 0.0, False
+    for k in range(m):
+        pace += family.block_pace[k]
+    for c in range(many):
+        family.last[c] = False
+        if family.usable[c]:
+            b, size, beside, whole = family.listed[c], family.size[m], False, True
+            for k in range(m):
+                if family.rows[k, c] < np.inf:
+                    size, beside = size * family.rows[k, c], True
+            for w in range(kept.mask.shape[1]):
+                whole &= family.union[m, w] | kept.mask[b, w] == streams.near[-1, w]
+            made = 0.0 if whole else weighted(streams.weights.join + streams.base, size * kept.size[b] * (pace + kept.pace[b]))
+            family.last[c] = beside and family.total[m] + family.low[c] + made <= limit
+            some |= family.last[c]
+    return some
+
+
+@compiled
+def drop_dear(family: Family, many: int, least: float, limit: float) -> None:
+    """Drop the candidates that no join within the limit has; `least` is what the blocks so far cost at least. One that cannot be the last comes
+    with another one."""
+    first, second, cheapest = np.inf, np.inf, -1
+    for c in range(many):
+        if family.usable[c]:
+            if family.low[c] < first:
+                first, second, cheapest = family.low[c], first, c
+            else:
+                second = min(second, family.low[c])
+    for c in range(many):
+        if family.usable[c]:
+            another = 0.0 if family.last[c] else second if c == cheapest else first
+            family.usable[c] = least + family.low[c] + another <= limit
+
+
 @released
 def branch(kept: Kept, streams: Streams, family: Family, depth: int, many: int, limit: float) -> None:
     """Open branching number `depth`: on which candidate, if any larger family than this one may be within the limit."""
@@ -308,20 +351,22 @@ def branch(kept: Kept, streams: Streams, family: Family, depth: int, many: int, 
     if not list_usable(kept, family, m, many, limit, made):
         return
     unions_of_family(family, m)
+    one_more = mark_last(kept, streams, family, m, many, limit)
     changed, least = True, 0.0
     kept.counts[WORK] += ((np.sum(family.usable[:many]) + m << m) // SCANNED) * (CACHED_WORK if streams.keys.allowed else 1)
     while changed:
         if streams.keys.allowed:
             cached_ways_out(kept, family, m, many)
-            least = least_of_cached_family(kept, family, m, made)
+            least = least_of_cached_family(kept, family, m, made, limit, one_more)
         else:
             ways_out(kept, family, m, many)
             least = least_of_family(kept, family, m, made)
+        drop_dear(family, many, least, limit)
+        # What is left costs no more unless a pipeline left by a candidate that was dropped.
         changed = False
-        for c in range(many):
-            if family.usable[c] and least + family.low[c] > limit:
-                family.usable[c] = False
-                changed = True
+        for k in range(m):
+            out = family.best[1 << k]
+            changed |= least <= limit and out >= 0 and not family.usable[out]
     if m == MOST_BLOCKS:
         for c in range(many):
             if family.usable[c]:
