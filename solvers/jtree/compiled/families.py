@@ -24,6 +24,7 @@ from solvers.jtree.compiled.cached_families import (
     least_of_cached_family,
     look_between,
     looking_room,
+    new_block,
     relaxed_pipelines,
 )
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, released
@@ -57,7 +58,7 @@ __all__ = [
 MOST_BLOCKS = 12  # of a family: 4,096 unions
 DONE, NO_ROOM, STOPPED = 0, 1, 2  # how it ended
 SCANNED, LISTED_AT_ONCE = 64, 8  # unions and candidates that count as one step of work
-CACHED_WORK = 3  # times as much, where caches are allowed: a pass for each pipeline
+CACHED_WORK = 5  # times as much, where caches are allowed: a pass or more for each pipeline
 
 
 class Family(NamedTuple):
@@ -351,6 +352,8 @@ def branch(kept: Kept, streams: Streams, family: Family, depth: int, many: int, 
     if not list_usable(kept, family, m, many, limit, made):
         return
     unions_of_family(family, m)
+    if streams.keys.allowed and m > family.blocks_at[depth - 1]:
+        new_block(family, m)
     one_more = mark_last(kept, streams, family, m, many, limit)
     changed, least = True, 0.0
     kept.counts[WORK] += ((np.sum(family.usable[:many]) + m << m) // SCANNED) * (CACHED_WORK if streams.keys.allowed else 1)

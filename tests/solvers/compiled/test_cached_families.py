@@ -28,12 +28,13 @@ from solvers.jtree.compiled.cached_families import (
     looking_room,
     lookups_from,
     most_saved,
+    new_block,
     paths,
     relaxed_pipelines,
     shared,
     total_of,
 )
-from solvers.jtree.compiled.cached_runs import COMPLETE, MORE, ONE_MORE, begins, least_of_pipeline, new_keys_with, way_from
+from solvers.jtree.compiled.cached_runs import COMPLETE, MORE, ONE_MORE, least_of_pipeline, new_keys_with, run_from
 from solvers.jtree.compiled.cheapest import pairs_with
 from solvers.jtree.compiled.families import (
     Family,
@@ -264,7 +265,7 @@ def test_cached_pipelines_and_relaxed_pipelines_and_least_of_pipeline_are_not_ab
         plain = p.plain(m)
         close = cached_pipelines(p.kept, p.streams, p.family, p.lookups(*blocks), m, plain)
         relaxed = relaxed_pipelines(p.kept, p.streams, p.family, m, plain, np.inf)
-        loose = sum(least_of_pipeline(p.kept, p.family, m, k, made, COMPLETE) for k in range(m))
+        loose = sum(least_of_pipeline(p.kept, p.family, m, k, made, COMPLETE, np.inf) for k in range(m))
         assert close == relaxed
         assert loose <= close * ABOVE
         assert close <= best * ABOVE
@@ -310,9 +311,14 @@ def test_looking_room_and_blocks_beside_and_look_between_and_cached_ways_out_and
         assert list_usable(kept, family, 2, many, 1e9, made)
         unions_of_family(family, 2)
         cached_ways_out(kept, family, 2, many)
-        least, least_of_four = (least_of_cached_family(kept, family, 2, made, np.inf, one_more) for one_more in (True, False))
+        family.looking.pipes[:] = 0.0
+        new_block(family, 2)
+        least = least_of_cached_family(kept, family, 2, made, np.inf, True)
+        assert least == least_of_cached_family(kept, family, 2, made, np.inf, False)
+        new_block(family, 2)
+        least_of_four = least_of_cached_family(kept, family, 2, made, np.inf, False)
         assert least <= least_of_four
-        assert family.total[2] <= least_of_cached_family(kept, family, 2, made, 0.0, True) <= least
+        assert least_of_cached_family(kept, family, 2, made, 0.5 * least, True) == np.inf
         for others in (c for size in (1, 2, 3) for c in combinations([i for i in range(last) if i != second], size)):
             blocks = tuple(sorted((last, second, *others)))
             if p.problem.model.graph.connected(sum(1 << i for i in blocks)):
@@ -321,21 +327,22 @@ def test_looking_room_and_blocks_beside_and_look_between_and_cached_ways_out_and
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_way_from_and_begins_and_new_keys_with_are_plain_steps_where_every_lookup_misses(seed: int) -> None:
+def test_run_from_and_new_keys_with_are_plain_steps_where_every_lookup_misses(seed: int) -> None:
     p = posed(seed)
     made = p.streams.weights.join + p.streams.weights.probe
     for blocks in p.joins():
         m = len(blocks)
         p.lookups(*blocks)
         p.family.looking.rarest[:] = 1e30
-        new_keys_with(p.family, m, 1)
-        assert (p.family.looking.new[:m] >= 1e30).all()
-        plain = sum(least_of_pipeline(p.kept, p.family, m, k, made, COMPLETE) for k in range(m))
+        new_keys_with(p.family, m, 1, 3.0, made)
+        assert (p.family.looking.new[:m] == 3.0).all()
+        plain = sum(least_of_pipeline(p.kept, p.family, m, k, made, COMPLETE, np.inf) for k in range(m))
         first, every = pipelines(p.streams._replace(weights=p.streams.weights._replace(scan=0.0)), p.family, m)
         assert plain == pytest.approx(every - first, rel=1e-9)
-        assert begins(p.kept, p.family, m, 0, made, COMPLETE, np.inf) and not begins(p.kept, p.family, m, 0, made, MORE, 0.0)
-        p.family.to_go[: 1 << m] = -2.0
-        assert way_from(p.kept, p.family, m, 0, 1, made, COMPLETE)[1] == -1
+        p.family.to_go[: 1 << m] = np.inf
+        p.family.to_go[1] = 0.0
+        assert run_from(p.kept, p.family, m, 0, 1, COMPLETE, np.inf)[1] == -1
+        assert run_from(p.kept, p.family, m, 0, 1, COMPLETE, 0.0) == (0.0, -2)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
