@@ -189,7 +189,8 @@ def candidates(kept: Kept, streams: Streams, family: Family, a: int, limit: floa
 
 @compiled
 def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many: int) -> None:
-    """Make set b the family's block number m, and work out its joins with the others and with all candidates."""
+    """Make set b the family's block number m, and work out its joins with the others and, but for the first, with candidates that are usable; of others
+    −1 says that they are so no more."""
     mask, around, equal, size = kept.mask, kept.around, kept.equal, kept.size
     family.chosen[m], family.block_size[m], family.block_pace[m] = b, size[b], kept.pace[b]
     family.beside[m], family.hashed[m] = 0, 0
@@ -222,6 +223,9 @@ def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many
     row = family.rows[m]
     for c in range(many):
         other = family.listed[c]
+        if m and not family.usable[c]:
+            row[c] = -1.0
+            continue
         row[c], family.firsts[m, c] = np.inf, np.inf
         if share(around, other, mask, b) and not share(mask, other, mask, b):
             row[c] = between(streams, mask, b, other)
@@ -279,7 +283,7 @@ def list_usable(kept: Kept, family: Family, m: int, many: int, limit: float, mad
     some = False
     for c in range(many):
         b = family.listed[c]
-        family.usable[c] = kept.own[b] <= left and family.out[c] == 0 and not share(kept.mask, b, family.union, m)
+        family.usable[c] = family.rows[m - 1, c] >= 0.0 and kept.own[b] <= left and family.out[c] == 0 and not share(kept.mask, b, family.union, m)
         if family.usable[c]:
             some = True
             # Its first partial result is its join with a block or with another candidate, which has to be paid for as well.

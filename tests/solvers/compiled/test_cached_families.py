@@ -304,6 +304,7 @@ def test_looking_room_and_blocks_beside_and_look_between_and_cached_ways_out_and
         if not p.problem.model.graph.neighbours[last] >> second & 1:
             continue
         add_block(kept, streams, family, 0, last, many)
+        assert list_usable(kept, family, 1, many, 1e9, made)
         add_block(kept, streams, family, 1, second, many)
         assert 0.0 < look_between(kept, streams, family, 1, 0) <= 1.0
         near = p.problem.model.graph.neighbours[family.listed[0]]
