@@ -288,7 +288,7 @@ def test_cached_pipelines_are_mostly_those_of_the_best_caches_and_often_below_th
 
 @pytest.mark.parametrize("alike", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_looking_room_and_blocks_beside_and_look_between_and_cached_ways_out_and_least_of_cached_family_are_below_every_larger_join(
+def test_looking_room_and_blocks_beside_and_look_between_and_new_block_and_cached_ways_out_and_least_of_cached_family_are_below_every_larger_join(
     seed: int, alike: bool
 ) -> None:
     p = posed(seed, alike)
