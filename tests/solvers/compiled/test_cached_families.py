@@ -288,7 +288,7 @@ def test_cached_pipelines_are_mostly_those_of_the_best_caches_and_often_below_th
 
 @pytest.mark.parametrize("alike", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_looking_room_and_blocks_beside_and_look_between_and_new_block_and_cached_ways_out_and_least_of_cached_family_are_below_every_larger_join(
+def test_looking_room_and_blocks_beside_and_look_between_and_cached_ways_out_and_least_of_cached_family_are_below_every_larger_join(
     seed: int, alike: bool
 ) -> None:
     p = posed(seed, alike)
@@ -375,3 +375,11 @@ def test_mark_last_and_drop_dear_keep_what_a_join_within_the_limit_has(seed: int
         near = p.problem.model.graph.around(1 << last | 1 << others[0])
         if len(others) == 2 and near >> others[1] & 1:
             assert some and any(family.last[c] and family.listed[c] == others[1] for c in range(many))
+
+
+def test_new_block_keeps_what_is_known_of_pipelines_and_forgets_how_they_leave() -> None:
+    looking = posed(0).family.looking
+    looking.pipes[2, :2], looking.pipes[3], looking.exits[:] = (1.0, 2.0), 7.0, 4
+    new_block(posed(0).family._replace(looking=looking), 3)
+    assert looking.pipes[3, :3].tolist() == [1.0, 2.0, 0.0]
+    assert looking.exits[3, :3].tolist() == [-2, -2, -2] and looking.exits[2, 0] == 4
