@@ -189,8 +189,8 @@ def candidates(kept: Kept, streams: Streams, family: Family, a: int, limit: floa
 
 @compiled
 def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many: int) -> None:
-    """Make set b the family's block number m, and work out its joins with the others and, but for the first, with candidates that are usable; of others
-    −1 says that they are so no more."""
+    """Make set b the family's block number m, and work out its joins with the others and with all candidates; but for the first block only with those
+    that are usable, and −1 says of the others that they are so no more."""
     mask, around, equal, size = kept.mask, kept.around, kept.equal, kept.size
     family.chosen[m], family.block_size[m], family.block_pace[m] = b, size[b], kept.pace[b]
     family.beside[m], family.hashed[m] = 0, 0
