@@ -32,7 +32,8 @@ from solvers.model.cost import CostModel
 
 __all__ = ["LeastWithCaches", "key_classes", "least_with_caches"]
 
-SHARE = 0.6  # of the time that is left; the rest is for choosing caches, and for ranges of validity where predicates are thousands
+SHARE = 0.8  # of the time that is left; the rest is for choosing caches, and for ranges of validity where predicates are thousands
+WORK_SHARE = 0.7  # of the time granted: so much work, which seldom takes longer than what is left
 SOON = 1.0  # seconds granted, the default, up to which small graphs are answered soon
 CLOSE = 0.05  # a gap up to which it is not tried in those, where a plan is wanted soon
 MOST_PREDICATES = 6_000  # beyond which listing what caches are looked up by takes longer than the search may
@@ -68,7 +69,7 @@ def least_with_caches(model: CostModel, attributes: Attributes, enough: float, d
 def _steps(model: CostModel, granted: float, close: bool) -> int:
     """How much work the bound is worth, by the seconds granted and by whether it is `close` already."""
     graph = model.graph
-    most, beyond = (int(STEPS_PER_SECOND * min(SHARE * seconds, MOST_SECONDS)) for seconds in (granted, max(0.0, granted - SOON)))
+    most, beyond = (int(STEPS_PER_SECOND * min(WORK_SHARE * seconds, MOST_SECONDS)) for seconds in (granted, max(0.0, granted - SOON)))
     if len(graph) > MAX_BITS or not (close or len(graph) > MAX_STREAMS):
         return most
     of_a_cycle = len(graph) * (len(graph) - 1) + 1  # of all graphs without a stream of three neighbours those have the most connected sets

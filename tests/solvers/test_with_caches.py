@@ -62,6 +62,15 @@ def test_the_bound_holds_where_work_is_short(granted: float) -> None:
         assert bound_of(problem_of(request), made.cost.cpu * 1.2, replace(ENOUGH, granted=granted)) <= made.cost.cpu * ABOVE
 
 
+@pytest.mark.parametrize("seed", range(24))
+def test_the_bound_is_not_above_plans_with_caches_of_up_to_16_streams(seed: int) -> None:
+    request = request_of(seed + 700, (8, 10, 12, 14, 16))
+    request = request.model_copy(update={"options": Options(time_limit=1.0)})
+    made = plan(request)
+    for factor in (1.0, 1.3):
+        assert bound_of(problem_of(request), made.cost.cpu * factor) <= made.cost.cpu * ABOVE
+
+
 def large(seed: int, n: int) -> PlanRequest:
     query = random_graph(random.Random(seed), n, "random", windows=(10.0, 60.0, 300.0), log_selectivity=(-3.5, -2.0))
     return PlanRequest(query=query, options=Options(time_limit=100.0))

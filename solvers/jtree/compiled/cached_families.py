@@ -9,8 +9,8 @@ part of the upkeep, if all pipelines that could gain by X share it; and X is lef
 joins more is said: all pipelines of Z come through Z, unless Z are all blocks. So it costs the least, over all Z, of such paths through Z, or of
 paths whose caches are all kept up to date by the join's results.
 
-While a family is not complete, nothing is known of upkeep and results, but a partial result W still costs its share of misses: at least
-size(W) · min(pace(k), least over the U ⊂ W with k of newkeys(U) / size(U)), which takes the place of size(W) · pace(k).
+While a family is not complete, nothing is known of upkeep and results, but partial results inside a run still cost their share of misses, and those
+at either end of it all of what they cost (`cached_runs`).
 
 Guarantee: never above what the join costs with any caches and any probe orders; equal to what it costs without where no cache can pay.
 Complexity: O(3^m · predicates between the blocks) for a join of m blocks, O(4^m ·) for small ones; O(2^m · m²) for a bound of larger families.
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from solvers.jtree.compiled.cached_runs import COMPLETE, MORE, ONE_MORE, least_of_pipeline
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, released
 from solvers.jtree.compiled.cost import weighted
 from solvers.jtree.compiled.kept import WORK, Kept, Streams, keys_from, missing
@@ -41,12 +42,11 @@ __all__ = [
     "family_keys",
     "keys_of_segment",
     "least_of_cached_family",
-    "least_of_pipeline",
     "look_between",
     "looking_room",
     "lookups_from",
     "most_saved",
-    "paced_sizes",
+    "new_block",
     "paths",
     "relaxed_pipelines",
     "shared",
@@ -56,6 +56,7 @@ __all__ = [
 MOST_LOOKED_UP = 11  # blocks of a join whose lookups are gone through one by one: 177,147 of them
 MOST_KEPT = 6  # of a join of which it is asked for each union what it takes to keep caches up to date by it
 MOST_STEPS = 1_000_000  # of looking lookups up, by predicate: some milliseconds, after which the search can be told to stop
+UNKNOWN = -2
 LOOKED_UP_AT_ONCE = 4  # that count as one step of work
 
 
@@ -69,6 +70,12 @@ class Looking(NamedTuple):
     rarest: Floats
     """By union of blocks, this and what follows: the fewest new keys of any lookup; the new keys of one with a candidate in the run."""
     new: Floats
+    made: Floats
+    """One figure: what a partial result costs a tuple."""
+    pipes: Floats
+    """[m, k]: what pipeline k costs at least in joins of the first m blocks and others."""
+    exits: Ints
+    """By which candidate it leaves, −1 where by none."""
     to_leave: Floats
     """The least that a join with a candidate counts for a second where it is looked up, and `leaving` which."""
     leaving: Ints
@@ -82,6 +89,9 @@ def looking_room(most: int, blocks: int, unions: int) -> Looking:
         out=np.empty((blocks, most)),
         rarest=np.full(unions, np.inf),
         new=np.zeros(unions),
+        made=np.zeros(1),
+        pipes=np.zeros((blocks, blocks)),
+        exits=np.full((blocks, blocks), UNKNOWN, np.int64),
         to_leave=np.full(unions, np.inf),
         leaving=np.full(unions, -1, np.int64),
     )
@@ -416,60 +426,32 @@ def cached_ways_out(kept: Kept, family: Family, m: int, many: int) -> None:
 
 
 @compiled
-def paced_sizes(kept: Kept, family: Family, m: int, k: int, paced: Floats) -> None:
-    """For every union that pipeline k may come to, at what pace it counts at least as a partial result; −1 where it does not come there."""
-    full, looking = (1 << m) - 1, family.looking
-    paced[: full + 1] = -1.0
-    paced[1 << k] = kept.pace[family.chosen[k]]
-    for u in range(1 << k, full):
-        if paced[u] < 0.0:
-            continue
-        left = family.reaches[u] & full & ~u
-        while left:
-            b = lowest(left)
-            left &= left - 1
-            union, new, inside = u | 1 << b, 0.0, u & family.beside[b]
-            while inside:
-                new = max(new, looking.keys[lowest(inside), b])
-                inside &= inside - 1
-            on = min(paced[u], max(looking.rarest[u], new) / family.sizes[u])
-            paced[union] = on if paced[union] < 0.0 else min(paced[union], on)
-
-
-@compiled
-def least_of_pipeline(kept: Kept, family: Family, m: int, k: int, made: float, leaves: bool) -> float:
-    """What partial results of pipeline k cost at least. Where it `leaves`, the family is part of a larger one: a pipeline may leave it by a candidate
-    from any union on, and what follows counts for nothing; `best` says by which, −1 where it does not leave early."""
-    full, looking = (1 << m) - 1, family.looking
-    reach, sizes, to_go, best, paced = family.reaches, family.sizes, family.to_go, family.best, family.factor
-    paced_sizes(kept, family, m, k, paced)
-    for u in range(full, 0, -1):
-        if paced[u] < 0.0:
-            continue
-        least, out = np.inf, -1
-        if u == full and (m > 1 or not leaves):
-            least = 0.0  # the join with the candidate may be the output
-        elif leaves:
-            least, out = made * paced[u] * family.to_leave[u], family.leaving[u]
-            if made * looking.to_leave[u] < least:
-                least, out = made * looking.to_leave[u], looking.leaving[u]
-        left = reach[u] & full & ~u
-        while left:
-            b = lowest(left)
-            left &= left - 1
-            if to_go[u | (1 << b)] <= least:
-                least, out = to_go[u | (1 << b)], best[u | (1 << b)]
-        to_go[u] = least + made * paced[u] * sizes[u] if u & (u - 1) and (leaves or u != full) else least
-        best[u] = out
-    return float(to_go[1 << k])
+def new_block(family: Family, m: int) -> None:
+    """With a block more, pipelines cost at least what they did without it, and by what they leave is not known."""
+    looking = family.looking
+    looking.pipes[m, : m - 1], looking.pipes[m, m - 1] = looking.pipes[m - 1, : m - 1], 0.0
+    looking.exits[m, :m] = UNKNOWN
 
 
 @released
-def least_of_cached_family(kept: Kept, family: Family, m: int, made: float) -> float:
-    """As `families.least_of_family`, where a cache may answer for any partial result after a block or more were visited."""
-    low = family.total[m]
+def least_of_cached_family(kept: Kept, family: Family, m: int, made: float, limit: float, one_more: bool) -> float:
+    """As `families.least_of_family`, where a cache may answer for any partial result after a block or more were visited; infinity above the limit.
+    Pipelines that are known and leave by a candidate that still is usable cost what they did. Where one more block cannot do (not `one_more`), the
+    join of all blocks so far with a candidate counts as well."""
+    pipes, exits, low = family.looking.pipes[m], family.looking.exits[m], family.total[m]
     for k in range(m):
-        low += least_of_pipeline(kept, family, m, k, made, True)
+        low += pipes[k]
+    for k in range(m):
+        if low > limit:
+            return np.inf
+        if exits[k] != UNKNOWN and (exits[k] < 0 or family.usable[exits[k]]):
+            family.best[1 << k] = exits[k]
+            continue
+        known = pipes[k]
+        most = (limit - (low - known)) * (1.0 + SLACK)
+        pipes[k] = max(known, least_of_pipeline(kept, family, m, k, made, ONE_MORE if one_more else MORE, most))
+        exits[k] = family.best[1 << k]
+        low += pipes[k] - known
     return float(low)
 
 
@@ -483,7 +465,7 @@ def relaxed_pipelines(kept: Kept, streams: Streams, family: Family, m: int, plai
     for u in range(1, 1 << m):
         rarest[u] = min(rarest[u & (u - 1)], kept.rarest[family.chosen[lowest(u)]])
     for k in range(m):
-        low += least_of_pipeline(kept, family, m, k, made, False)
+        low += least_of_pipeline(kept, family, m, k, made, COMPLETE, np.inf)
     if low > limit or m > MOST_LOOKED_UP:
         return min(low, plain)
     lookups = family_keys(kept, streams.keys, family, m)

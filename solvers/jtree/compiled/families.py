@@ -24,6 +24,7 @@ from solvers.jtree.compiled.cached_families import (
     least_of_cached_family,
     look_between,
     looking_room,
+    new_block,
     relaxed_pipelines,
 )
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, released
@@ -41,10 +42,12 @@ __all__ = [
     "add_block",
     "branch",
     "candidates",
+    "drop_dear",
     "family_room",
     "joins_with",
     "least_of_family",
     "list_usable",
+    "mark_last",
     "most_wanted",
     "pipelines",
     "price",
@@ -55,7 +58,7 @@ __all__ = [
 MOST_BLOCKS = 12  # of a family: 4,096 unions
 DONE, NO_ROOM, STOPPED = 0, 1, 2  # how it ended
 SCANNED, LISTED_AT_ONCE = 64, 8  # unions and candidates that count as one step of work
-CACHED_WORK = 3  # times as much, where caches are allowed: a pass for each pipeline
+CACHED_WORK = 5  # times as much, where caches are allowed: a pass or more for each pipeline
 
 
 class Family(NamedTuple):
@@ -85,6 +88,8 @@ class Family(NamedTuple):
     out: Ints
     """Of a candidate the branching that ruled it out; 0: none did."""
     usable: Flags
+    last: Flags
+    """Whether the join may be within the limit with this candidate and no other."""
     low: Floats
     """What a candidate adds at least."""
     blocks_at: Ints
@@ -131,6 +136,7 @@ def family_room(most: int, words: int, cached: bool = False) -> Family:
         listed=np.empty(most, np.int64),
         out=np.zeros(most, np.int64),
         usable=np.zeros(most, np.bool_),
+        last=np.zeros(most, np.bool_),
         low=np.empty(most),
         blocks_at=np.zeros(frames, np.int64),
         about=np.zeros(frames, np.int64),
@@ -184,7 +190,8 @@ def candidates(kept: Kept, streams: Streams, family: Family, a: int, limit: floa
 
 @compiled
 def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many: int) -> None:
-    """Make set b the family's block number m, and work out its joins with the others and with all candidates."""
+    """Make set b the family's block number m, and work out its joins with the others and with all candidates; but for the first block only with those
+    that are usable, and −1 says of the others that they are so no more."""
     mask, around, equal, size = kept.mask, kept.around, kept.equal, kept.size
     family.chosen[m], family.block_size[m], family.block_pace[m] = b, size[b], kept.pace[b]
     family.beside[m], family.hashed[m] = 0, 0
@@ -217,6 +224,9 @@ def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many
     row = family.rows[m]
     for c in range(many):
         other = family.listed[c]
+        if m and not family.usable[c]:
+            row[c] = -1.0
+            continue
         row[c], family.firsts[m, c] = np.inf, np.inf
         if share(around, other, mask, b) and not share(mask, other, mask, b):
             row[c] = between(streams, mask, b, other)
@@ -274,7 +284,7 @@ def list_usable(kept: Kept, family: Family, m: int, many: int, limit: float, mad
     some = False
     for c in range(many):
         b = family.listed[c]
-        family.usable[c] = kept.own[b] <= left and family.out[c] == 0 and not share(kept.mask, b, family.union, m)
+        family.usable[c] = family.rows[m - 1, c] >= 0.0 and kept.own[b] <= left and family.out[c] == 0 and not share(kept.mask, b, family.union, m)
         if family.usable[c]:
             some = True
             # Its first partial result is its join with a block or with another candidate, which has to be paid for as well.
@@ -300,6 +310,44 @@ def most_wanted(kept: Kept, family: Family, m: int, many: int) -> int:
     return int(wanted)
 
 
+@compiled
+def mark_last(kept: Kept, streams: Streams, family: Family, m: int, many: int, limit: float) -> bool:
+    """Which candidates may be the last block of a join within the limit, so that its output counts as well. Whether any may."""
+    pace, some = 0.0, False
+    for k in range(m):
+        pace += family.block_pace[k]
+    for c in range(many):
+        family.last[c] = False
+        if family.usable[c]:
+            b, size, beside, whole = family.listed[c], family.size[m], False, True
+            for k in range(m):
+                if family.rows[k, c] < np.inf:
+                    size, beside = size * family.rows[k, c], True
+            for w in range(kept.mask.shape[1]):
+                whole &= family.union[m, w] | kept.mask[b, w] == streams.near[-1, w]
+            made = 0.0 if whole else weighted(streams.weights.join + streams.base, size * kept.size[b] * (pace + kept.pace[b]))
+            family.last[c] = beside and family.total[m] + family.low[c] + made <= limit
+            some |= family.last[c]
+    return some
+
+
+@compiled
+def drop_dear(family: Family, many: int, least: float, limit: float) -> None:
+    """Drop the candidates that no join within the limit has; `least` is what the blocks so far cost at least. One that cannot be the last comes
+    with another one."""
+    first, second, cheapest = np.inf, np.inf, -1
+    for c in range(many):
+        if family.usable[c]:
+            if family.low[c] < first:
+                first, second, cheapest = family.low[c], first, c
+            else:
+                second = min(second, family.low[c])
+    for c in range(many):
+        if family.usable[c]:
+            another = 0.0 if family.last[c] else second if c == cheapest else first
+            family.usable[c] = least + family.low[c] + another <= limit
+
+
 @released
 def branch(kept: Kept, streams: Streams, family: Family, depth: int, many: int, limit: float) -> None:
     """Open branching number `depth`: on which candidate, if any larger family than this one may be within the limit."""
@@ -311,20 +359,24 @@ def branch(kept: Kept, streams: Streams, family: Family, depth: int, many: int, 
     if not list_usable(kept, family, m, many, limit, made):
         return
     unions_of_family(family, m)
+    if streams.keys.allowed and m > family.blocks_at[depth - 1]:
+        new_block(family, m)
+    one_more = mark_last(kept, streams, family, m, many, limit)
     changed, least = True, 0.0
     kept.counts[WORK] += ((np.sum(family.usable[:many]) + m << m) // SCANNED) * (CACHED_WORK if streams.keys.allowed else 1)
     while changed:
         if streams.keys.allowed:
             cached_ways_out(kept, family, m, many)
-            least = least_of_cached_family(kept, family, m, made)
+            least = least_of_cached_family(kept, family, m, made, limit, one_more)
         else:
             ways_out(kept, family, m, many)
             least = least_of_family(kept, family, m, made)
+        drop_dear(family, many, least, limit)
+        # What is left costs no more unless a pipeline left by a candidate that was dropped.
         changed = False
-        for c in range(many):
-            if family.usable[c] and least + family.low[c] > limit:
-                family.usable[c] = False
-                changed = True
+        for k in range(m):
+            out = family.best[1 << k]
+            changed |= least <= limit and out >= 0 and not family.usable[out]
     if m == MOST_BLOCKS:
         for c in range(many):
             if family.usable[c]:

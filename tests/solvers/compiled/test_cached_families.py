@@ -24,19 +24,29 @@ from solvers.jtree.compiled.cached_families import (
     family_keys,
     keys_of_segment,
     least_of_cached_family,
-    least_of_pipeline,
     look_between,
     looking_room,
     lookups_from,
     most_saved,
-    paced_sizes,
+    new_block,
     paths,
     relaxed_pipelines,
     shared,
     total_of,
 )
+from solvers.jtree.compiled.cached_runs import COMPLETE, MORE, ONE_MORE, least_of_pipeline, new_keys_with, run_from
 from solvers.jtree.compiled.cheapest import pairs_with
-from solvers.jtree.compiled.families import Family, add_block, candidates, family_room, list_usable, pipelines, unions_of_family
+from solvers.jtree.compiled.families import (
+    Family,
+    add_block,
+    candidates,
+    drop_dear,
+    family_room,
+    list_usable,
+    mark_last,
+    pipelines,
+    unions_of_family,
+)
 from solvers.jtree.compiled.kept import TAKEN, Kept, Streams, as_input, keys_from, look_at_keys, missing, room_of, start
 from solvers.jtree.compiled.key_classes import list_streams, rarest_key
 from solvers.jtree.compiled.ledger import Ledger
@@ -255,7 +265,7 @@ def test_cached_pipelines_and_relaxed_pipelines_and_least_of_pipeline_are_not_ab
         plain = p.plain(m)
         close = cached_pipelines(p.kept, p.streams, p.family, p.lookups(*blocks), m, plain)
         relaxed = relaxed_pipelines(p.kept, p.streams, p.family, m, plain, np.inf)
-        loose = sum(least_of_pipeline(p.kept, p.family, m, k, made, False) for k in range(m))
+        loose = sum(least_of_pipeline(p.kept, p.family, m, k, made, COMPLETE, np.inf) for k in range(m))
         assert close == relaxed
         assert loose <= close * ABOVE
         assert close <= best * ABOVE
@@ -278,7 +288,7 @@ def test_cached_pipelines_are_mostly_those_of_the_best_caches_and_often_below_th
 
 @pytest.mark.parametrize("alike", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_paced_sizes_and_looking_room_and_blocks_beside_and_look_between_and_cached_ways_out_and_least_of_cached_family_are_below_every_larger_join(
+def test_looking_room_and_blocks_beside_and_look_between_and_cached_ways_out_and_least_of_cached_family_are_below_every_larger_join(
     seed: int, alike: bool
 ) -> None:
     p = posed(seed, alike)
@@ -290,11 +300,11 @@ def test_paced_sizes_and_looking_room_and_blocks_beside_and_look_between_and_cac
     kept.counts[TAKEN] = last
     many = candidates(kept, streams, family, last, 1e9)
     assert looking_room(many, 3, 8).out.shape == (3, many)
-    pace = np.empty(4)
     for second in range(last):
         if not p.problem.model.graph.neighbours[last] >> second & 1:
             continue
         add_block(kept, streams, family, 0, last, many)
+        assert list_usable(kept, family, 1, many, 1e9, made)
         add_block(kept, streams, family, 1, second, many)
         assert 0.0 < look_between(kept, streams, family, 1, 0) <= 1.0
         near = p.problem.model.graph.neighbours[family.listed[0]]
@@ -302,12 +312,74 @@ def test_paced_sizes_and_looking_room_and_blocks_beside_and_look_between_and_cac
         assert list_usable(kept, family, 2, many, 1e9, made)
         unions_of_family(family, 2)
         cached_ways_out(kept, family, 2, many)
-        least = least_of_cached_family(kept, family, 2, made)
-        paced_sizes(kept, family, 2, 0, pace)
-        assert pace[1] == kept.pace[last]
-        assert 0.0 < pace[3] <= pace[1]
+        family.looking.pipes[:] = 0.0
+        new_block(family, 2)
+        least = least_of_cached_family(kept, family, 2, made, np.inf, True)
+        assert least == least_of_cached_family(kept, family, 2, made, np.inf, False)
+        new_block(family, 2)
+        least_of_four = least_of_cached_family(kept, family, 2, made, np.inf, False)
+        assert least <= least_of_four
+        assert least_of_cached_family(kept, family, 2, made, 0.5 * least, True) == np.inf
         for others in (c for size in (1, 2, 3) for c in combinations([i for i in range(last) if i != second], size)):
             blocks = tuple(sorted((last, second, *others)))
             if p.problem.model.graph.connected(sum(1 << i for i in blocks)):
                 own = sum(kept.own[i] for i in blocks)
-                assert least <= (own + p.with_best_caches(blocks)) * ABOVE
+                assert (least if len(others) == 1 else least_of_four) <= (own + p.with_best_caches(blocks)) * ABOVE
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_run_from_and_new_keys_with_are_plain_steps_where_every_lookup_misses(seed: int) -> None:
+    p = posed(seed)
+    made = p.streams.weights.join + p.streams.weights.probe
+    for blocks in p.joins():
+        m = len(blocks)
+        p.lookups(*blocks)
+        p.family.looking.rarest[:] = 1e30
+        new_keys_with(p.family, m, 1, 3.0, made)
+        assert (p.family.looking.new[:m] == 3.0).all()
+        plain = sum(least_of_pipeline(p.kept, p.family, m, k, made, COMPLETE, np.inf) for k in range(m))
+        first, every = pipelines(p.streams._replace(weights=p.streams.weights._replace(scan=0.0)), p.family, m)
+        assert plain == pytest.approx(every - first, rel=1e-9)
+        p.family.to_go[: 1 << m] = np.inf
+        p.family.to_go[1] = 0.0
+        assert run_from(p.kept, p.family, m, 0, 1, COMPLETE, np.inf)[1] == -1
+        assert run_from(p.kept, p.family, m, 0, 1, COMPLETE, 0.0) == (0.0, -2)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_mark_last_and_drop_dear_keep_what_a_join_within_the_limit_has(seed: int) -> None:
+    p = posed(seed)
+    kept, streams, family = p.kept, p.streams, p.family
+    made, last = streams.weights.join + streams.weights.probe, STREAMS - 1
+    for i in range(STREAMS):
+        kept.counts[TAKEN] = i
+        assert pairs_with(kept, streams, i, np.inf)
+    kept.counts[TAKEN] = last
+    for others in (c for size in (2, 3, 4) for c in combinations(range(last), size)):
+        blocks = (last, *others)
+        if not p.problem.model.graph.connected(sum(1 << i for i in blocks)):
+            continue
+        output = 0.0 if len(blocks) == STREAMS else p.problem.model.rate(sum(1 << i for i in blocks)) * (streams.weights.join + streams.base)
+        limit = (sum(kept.own[i] for i in blocks) + p.with_best_caches(tuple(sorted(blocks))) + output) * ABOVE
+        many = candidates(kept, streams, family, last, limit)
+        add_block(kept, streams, family, 0, last, many)
+        assert list_usable(kept, family, 1, many, limit, made)
+        mark_last(kept, streams, family, 1, many, limit)
+        drop_dear(family, many, family.total[1], limit)
+        assert set(others) <= {int(family.listed[c]) for c in range(many) if family.usable[c]}
+        add_block(kept, streams, family, 1, others[0], many)
+        assert MORE > ONE_MORE > COMPLETE
+        list_usable(kept, family, 2, many, limit, made)
+        unions_of_family(family, 2)
+        some = mark_last(kept, streams, family, 2, many, limit)
+        near = p.problem.model.graph.around(1 << last | 1 << others[0])
+        if len(others) == 2 and near >> others[1] & 1:
+            assert some and any(family.last[c] and family.listed[c] == others[1] for c in range(many))
+
+
+def test_new_block_keeps_what_is_known_of_pipelines_and_forgets_how_they_leave() -> None:
+    looking = posed(0).family.looking
+    looking.pipes[2, :2], looking.pipes[3], looking.exits[:] = (1.0, 2.0), 7.0, 4
+    new_block(posed(0).family._replace(looking=looking), 3)
+    assert looking.pipes[3, :3].tolist() == [1.0, 2.0, 0.0]
+    assert looking.exits[3, :3].tolist() == [-2, -2, -2] and looking.exits[2, 0] == 4

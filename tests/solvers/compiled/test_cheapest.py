@@ -216,6 +216,7 @@ def test_candidates_and_list_usable_and_ways_out_and_least_of_family_are_below_e
         if not ledger.model.graph.neighbours[6] >> second & 1:
             continue
         add_block(kept, streams, family, 0, 6, many)
+        assert list_usable(kept, family, 1, many, 1e9, made)
         add_block(kept, streams, family, 1, second, many)
         assert list_usable(kept, family, 2, many, 1e9, made)
         unions_of_family(family, 2)
