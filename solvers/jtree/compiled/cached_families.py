@@ -396,7 +396,7 @@ def blocks_beside(family: Family, m: int, c: int) -> int:
 @released
 def cached_ways_out(kept: Kept, family: Family, m: int, many: int) -> None:
     """As `families.ways_out`: for every union of the first m blocks the smallest join of it with a usable candidate, and the one that counts for
-    least where a cache is looked up by the union."""
+    least where a cache is looked up by the union. One loop for both: in two, every candidate's factors would be worked out twice."""
     full, looking = (1 << m) - 1, family.looking
     to_leave, leaving, factor, sizes = family.to_leave, family.leaving, family.factor, family.sizes
     to_leave[: full + 1], looking.to_leave[: full + 1] = np.inf, np.inf
