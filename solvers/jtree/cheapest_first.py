@@ -31,7 +31,7 @@ __all__ = ["MOST_SECONDS", "STEPS_PER_SECOND", "Cheapest", "Effort", "cheapest",
 
 BETTER = 1.0 - 1e-10  # of the excess of the plan that is known: what is not better by so much is not looked for
 STEPS_PER_SECOND = 8_000_000  # of work, by the seconds granted: about as many
-FIRST_STEPS = 0.2  # of the work, for the limit that the known plan sets
+FIRST_STEPS = 0.3  # of the work, for the limit that the known plan sets: with less, chains of 12 with caches end just before their proof
 LOWEST, HIGHER = 0.25, 1.3  # the first lower limit, of the known plan's excess, and the next, of the bound: work grows much faster than limits do
 HALF = 0.5  # of the way from the bound to a limit that was too much, if that is nearer; and of the work that is left, for one limit
 NEAR = 0.7  # of the known plan's excess: a bound from which its limit may be searched, though one before was too much

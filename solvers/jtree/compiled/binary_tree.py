@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from solvers.common.tolerances import ROUNDED
-from solvers.jtree.compiled.compiling import Ints, compiled, released
+from solvers.jtree.compiled.compiling import Ints, making
 from solvers.jtree.compiled.cost import Weights, side, weighted, weights_of
 from solvers.jtree.compiled.sets import Sets, find, lowest, next_set, place_of
 from solvers.jtree.compiled.tables import connected_sets
@@ -28,7 +28,7 @@ __all__ = ["best_binary_tree", "binary_splits", "members_as_rows"]
 MAX_PAIRS = 50_000_000  # of halves of binary trees: about a second
 
 
-@compiled
+@making
 def greedy_binary_cpu(sets: Sets, weights: Weights) -> float:
     """The CPU of a binary tree that joins next whatever pair has the lowest rate: at least that of the best one."""
     masks, sizes, paces, around, equal_around = sets.mask, sets.size, sets.pace, sets.around, sets.equal_around
@@ -55,7 +55,7 @@ def greedy_binary_cpu(sets: Sets, weights: Weights) -> float:
     return cost
 
 
-@compiled
+@making
 def by_lowest(masks: Ints, n: int) -> tuple[Ints, Ints]:
     """The places of sets by their lowest streams, each list in the order of the table: stream k's is listed[starting[k] : starting[k + 1]]."""
     starting = np.zeros(n + 1, np.int64)
@@ -72,7 +72,7 @@ def by_lowest(masks: Ints, n: int) -> tuple[Ints, Ints]:
     return starting, listed
 
 
-@compiled
+@making
 def binary_splits(sets: Sets, weights: Weights, max_pairs: int) -> Ints:
     """For every connected set: that half of its cheapest binary tree which has its lowest stream, −1 for a stream. Empty beyond `max_pairs` pairs.
 
@@ -128,7 +128,7 @@ def binary_splits(sets: Sets, weights: Weights, max_pairs: int) -> Ints:
     return split
 
 
-@released
+@making
 def members_as_rows(split: Ints, sets: Sets) -> Ints:
     """The members of a binary tree given by its splits, by falling size, the whole first."""
     family = np.zeros(sets.n, np.int64)

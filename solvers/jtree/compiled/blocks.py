@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solvers.jtree.compiled.bounds import Bounds
-from solvers.jtree.compiled.compiling import Flags, Floats, Ints, released
+from solvers.jtree.compiled.compiling import Flags, Floats, Ints, making
 from solvers.jtree.compiled.sets import Sets, lowest, popcount
 from solvers.jtree.compiled.staircase import Steps, dominated
 
@@ -28,7 +28,7 @@ class Lists(NamedTuple):
     listed: Ints
 
 
-@released
+@making
 def least_shares(sets: Sets, bounds: Bounds, usable: Flags) -> Floats:
     """[t, i]: the least that stream i costs in any usable block, in an mjoin whose pipelines have at least t partial results."""
     n = sets.n
@@ -47,7 +47,7 @@ def least_shares(sets: Sets, bounds: Bounds, usable: Flags) -> Floats:
     return share
 
 
-@released
+@making
 def empty_lists(sets: Sets, usable: Flags) -> Lists:
     """Lists with room for all usable sets; the streams are in them already."""
     n, width = sets.n, sets.n + 1
@@ -64,7 +64,7 @@ def empty_lists(sets: Sets, usable: Flags) -> Lists:
     return Lists(begin, end, listed)
 
 
-@released
+@making
 def sort_lists(lists: Lists, bound: Floats, n: int, size: int) -> None:
     """Sort the lists of sets of `size` streams by rising bound. They have to be complete."""
     begin, end, listed = lists
@@ -77,7 +77,7 @@ def sort_lists(lists: Lists, bound: Floats, n: int, size: int) -> None:
                 listed[begin[g] + k] = part[order[k]]
 
 
-@released
+@making
 def few_of(sets: Sets, beam: int) -> Flags:
     """The sets of a beam: of each number of streams the `beam` sets of the lowest rates; all sets where it is 0."""
     total = sets.mask.size
@@ -95,7 +95,7 @@ def few_of(sets: Sets, beam: int) -> Flags:
     return few
 
 
-@released
+@making
 def usable_sets(bounds: Bounds, few: Flags, frontier: Steps, count: int, limit_e: float, limit_m: float) -> Flags:
     """Which sets may be kept by a plan within the limits that beats the first `count` points of the frontier: some of the few, and all streams."""
     total = few.size

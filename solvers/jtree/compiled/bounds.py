@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solvers.common.tolerances import SHAVED
-from solvers.jtree.compiled.compiling import Floats, Ints, released
+from solvers.jtree.compiled.compiling import Floats, Ints, making, released
 from solvers.jtree.compiled.cost import Prices, kept_bytes, kept_excess
 from solvers.jtree.compiled.orders import plain_mjoins
 from solvers.jtree.compiled.sets import Sets, find, lowest
@@ -35,7 +35,7 @@ class Bounds(NamedTuple):
     """The excess of its plain mjoin."""
 
 
-@released
+@making
 def partial_results(sets: Sets, made: float, stop: Ints) -> Floats:
     """costs[s, j]: what the first j partial results of a pipeline that starts at s cost at least, per 1/T.
 
@@ -87,7 +87,7 @@ def code_excess(weights: Floats, count: int, queue: Floats) -> float:
     return total
 
 
-@released
+@making
 def inside_and_outside(sets: Sets, prices: Prices, ahead: Floats) -> tuple[Floats, Floats]:
     """For every set the least excess of its own joins, and of all joins above it once it is kept, by prefix codes (`lower_bound`)."""
     total, n = sets.mask.size, sets.n
@@ -127,7 +127,7 @@ def inside_and_outside(sets: Sets, prices: Prices, ahead: Floats) -> tuple[Float
     return inside, outside
 
 
-@released
+@making
 def bounds_of(sets: Sets, prices: Prices, stop: Ints) -> Bounds:
     """What every search of these sets asks for, whatever its limits."""
     total = sets.mask.size

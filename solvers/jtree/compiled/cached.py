@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solvers.jtree.compiled.compiling import Floats, Ints, released
+from solvers.jtree.compiled.compiling import Floats, Ints, making, released
 from solvers.jtree.compiled.sets import Sets, find, lowest, popcount
 
 __all__ = ["Classes", "KeyPredicates", "cached_partials", "classify", "least_new_keys", "no_classes"]
@@ -57,7 +57,7 @@ class Classes(NamedTuple):
     values: Floats
 
 
-@released
+@making
 def no_classes(rows: int, predicates: KeyPredicates) -> Classes:
     """Room for the classes of so many sets."""
     attributes = predicates.values.size
@@ -110,7 +110,7 @@ def least_new_keys(predicates: KeyPredicates, known: Classes, u: int, x: int, vi
     return most * product if any_part else -1.0
 
 
-@released
+@making
 def cached_partials(sets: Sets, predicates: KeyPredicates, made: float, update: float, scans: bool, stop: Ints) -> Floats:
     """For every set what it counts for as a partial result, at most its size. Told to stop, it leaves 0, which is a bound as well."""
     total, n = sets.mask.size, sets.n

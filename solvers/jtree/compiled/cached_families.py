@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from solvers.jtree.compiled.cached_runs import COMPLETE, MORE, ONE_MORE, least_of_pipeline
-from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, released
+from solvers.jtree.compiled.cached_runs import COMPLETE, MORE, ONE_MORE, least_of_pipeline, paced_pipeline
+from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, making, released
 from solvers.jtree.compiled.cost import weighted
 from solvers.jtree.compiled.kept import WORK, Kept, Streams, keys_from, missing
 from solvers.jtree.compiled.key_classes import KeyClasses, list_streams
@@ -81,7 +81,7 @@ class Looking(NamedTuple):
     leaving: Ints
 
 
-@released
+@making
 def looking_room(most: int, blocks: int, unions: int) -> Looking:
     """Room for so many candidates."""
     return Looking(
@@ -125,7 +125,7 @@ class Lookups(NamedTuple):
     """By segment: what a lookup of it pays for upkeep at least; below 0 where no cache of it pays."""
 
 
-@compiled
+@making
 def family_keys(kept: Kept, keys: KeyClasses, family: Family, m: int) -> Lookups:
     """The predicates between the first m blocks, and which unions of these are connected."""
     most = 0
@@ -245,7 +245,7 @@ def keys_of_segment(streams: Streams, lookups: Lookups, u: int, segment: int) ->
     return float(max(most, product * fastest)) if possible and most >= 0.0 else -1.0
 
 
-@compiled
+@making
 def most_saved(kept: Kept, streams: Streams, family: Family, lookups: Lookups, m: int) -> Floats:
     """[X, k]: what pipeline k saves at most by a cache of segment X."""
     full = (1 << m) - 1
@@ -331,7 +331,7 @@ def total_of(to_go: Floats) -> float:
     return total
 
 
-@released
+@making
 def cached_pipelines(kept: Kept, streams: Streams, family: Family, lookups: Lookups, m: int, plain: float) -> float:
     """What all partial results of a join of the first m blocks cost at least where caches are allowed; `plain` is what they cost without any."""
     full = (1 << m) - 1
@@ -429,21 +429,31 @@ def cached_ways_out(kept: Kept, family: Family, m: int, many: int) -> None:
 def new_block(family: Family, m: int) -> None:
     """With a block more, pipelines cost at least what they did without it, and by what they leave is not known."""
     looking = family.looking
-    looking.pipes[m, : m - 1], looking.pipes[m, m - 1] = looking.pipes[m - 1, : m - 1], 0.0
+    for k in range(m):
+        looking.pipes[m, k] = looking.pipes[m - 1, k] if k < m - 1 else 0.0
     looking.exits[m, :m] = UNKNOWN
 
 
 @released
-def least_of_cached_family(kept: Kept, family: Family, m: int, made: float, limit: float, one_more: bool) -> float:
+def least_of_cached_family(kept: Kept, family: Family, m: int, made: float, limit: float, one_more: bool, closer: bool) -> float:
     """As `families.least_of_family`, where a cache may answer for any partial result after a block or more were visited; infinity above the limit.
+    A quick bound of all pipelines comes first: where that is above the limit already the `closer` one, if it is asked for, is not needed.
     Pipelines that are known and leave by a candidate that still is usable cost what they did. Where one more block cannot do (not `one_more`), the
     join of all blocks so far with a candidate counts as well."""
     pipes, exits, low = family.looking.pipes[m], family.looking.exits[m], family.total[m]
     for k in range(m):
         low += pipes[k]
     for k in range(m):
+        if low <= limit and exits[k] == UNKNOWN:
+            quick = paced_pipeline(kept, family, m, k, made)
+            low += max(0.0, quick - pipes[k])
+            pipes[k] = max(pipes[k], quick)
+    for k in range(m):
         if low > limit:
             return np.inf
+        if not closer:
+            family.best[1 << k] = -1
+            continue
         if exits[k] != UNKNOWN and (exits[k] < 0 or family.usable[exits[k]]):
             family.best[1 << k] = exits[k]
             continue
@@ -455,7 +465,7 @@ def least_of_cached_family(kept: Kept, family: Family, m: int, made: float, limi
     return float(low)
 
 
-@released
+@making
 def relaxed_pipelines(kept: Kept, streams: Streams, family: Family, m: int, plain: float, limit: float) -> float:
     """What all partial results of a join of the first m blocks cost at least where caches are allowed, as closely as a limit asks for: `plain` is
     what they cost without any."""

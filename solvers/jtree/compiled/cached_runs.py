@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from solvers.jtree.compiled.compiling import compiled
+from solvers.jtree.compiled.compiling import Floats, compiled
 from solvers.jtree.compiled.kept import WORK, Kept
 from solvers.jtree.compiled.sets import lowest
 
 if TYPE_CHECKING:
     from solvers.jtree.compiled.families import Family
 
-__all__ = ["COMPLETE", "MORE", "ONE_MORE", "least_of_pipeline", "new_keys_with", "run_from"]
+__all__ = ["COMPLETE", "MORE", "ONE_MORE", "least_of_pipeline", "new_keys_with", "paced_pipeline", "paced_sizes", "run_from"]
 
 COMPLETE, ONE_MORE, MORE = 0, 1, 2  # how many blocks a join has beyond those that are known: none, at least one, at least two
 PASSED_AT_ONCE = 16  # unions of a pass that count as one step of work
@@ -108,3 +108,43 @@ def least_of_pipeline(kept: Kept, family: Family, m: int, k: int, made: float, b
                 least, family.best[1 << k] = found, out
     kept.counts[WORK] += (runs << m) // PASSED_AT_ONCE
     return float(least) if least < most else np.inf
+
+
+@compiled
+def paced_sizes(kept: Kept, family: Family, m: int, k: int, paced: Floats) -> None:
+    """For every union that pipeline k may come to, at what pace it counts at least as a partial result; −1 where it does not come there."""
+    full, looking = (1 << m) - 1, family.looking
+    paced[: full + 1] = -1.0
+    paced[1 << k] = kept.pace[family.chosen[k]]
+    for u in range(1 << k, full):
+        if paced[u] < 0.0:
+            continue
+        left = family.reaches[u] & full & ~u
+        while left:
+            b = lowest(left)
+            left &= left - 1
+            union, new, inside = u | 1 << b, 0.0, u & family.beside[b]
+            while inside:
+                new = max(new, looking.keys[lowest(inside), b])
+                inside &= inside - 1
+            on = min(paced[u], max(looking.rarest[u], new) / family.sizes[u])
+            paced[union] = on if paced[union] < 0.0 else min(paced[union], on)
+
+
+@compiled
+def paced_pipeline(kept: Kept, family: Family, m: int, k: int, made: float) -> float:
+    """As `least_of_pipeline` where blocks are to follow, in one pass: every partial result counts at the least pace of any way to it,
+    where runs end as well. Seldom as much, but in a fraction of its time."""
+    full, looking = (1 << m) - 1, family.looking
+    reach, to_go, paced = family.reaches, family.to_go, family.factor
+    paced_sizes(kept, family, m, k, paced)
+    for u in range(full, 0, -1):
+        if paced[u] < 0.0:
+            continue
+        least = 0.0 if u == full and m > 1 else made * min(paced[u] * family.to_leave[u], looking.to_leave[u])
+        left = reach[u] & full & ~u
+        while left:
+            least = min(least, to_go[u | (left & -left)])
+            left &= left - 1
+        to_go[u] = least + made * paced[u] * family.sizes[u] if u & (u - 1) else least
+    return float(to_go[1 << k])

@@ -14,8 +14,6 @@ Dijkstra's algorithm, Information Processing Letters 6(1), 1977.
 
 from __future__ import annotations
 
-import numpy as np
-
 from solvers.jtree.compiled.compiling import Ints, released
 from solvers.jtree.compiled.cost import pair_excess
 from solvers.jtree.compiled.families import DONE, NO_ROOM, STOPPED, Family, joins_with
@@ -45,8 +43,7 @@ __all__ = ["cheapest_first", "pairs_with"]
 def pairs_with(kept: Kept, streams: Streams, a: int, limit: float) -> bool:
     """Offer all joins within the limit of A with one set that was taken before it, and note their sizes. False where there is no room."""
     mask, around, equal, size, paces, least = kept.mask, kept.around, kept.equal, kept.size, kept.pace, kept.least
-    words, weights = mask.shape[1], streams.weights
-    whole, blocks = np.empty(words, np.int64), np.empty(2, np.int64)
+    words, weights, whole, blocks = mask.shape[1], streams.weights, kept.whole, kept.pair
     blocks[0] = a
     for p in range(kept.counts[TAKEN]):
         b = kept.order[p]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from models.request import Costs
-from solvers.jtree.compiled.compiling import Floats, compiled, released
+from solvers.jtree.compiled.compiling import Floats, compiled, making, released
 from solvers.jtree.compiled.sets import Sets, lowest
 
 __all__ = [
@@ -102,7 +102,7 @@ class Prices(NamedTuple):
     grain_bytes: float
 
 
-@released
+@making
 def stream_floors(sets: Sets, weights: Weights) -> Floats:
     """The least that keeping each stream costs in any plan: indexed, or plain where nothing hashes to it or scanning it is cheap."""
     indexed, append, scan = weights.indexed, weights.append, weights.scan

@@ -27,7 +27,7 @@ from solvers.jtree.compiled.cached_families import (
     new_block,
     relaxed_pipelines,
 )
-from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, released
+from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, making, released
 from solvers.jtree.compiled.cost import stepping, weighted
 from solvers.jtree.compiled.kept import TAKEN, WORK, Kept, Streams, as_input, between, kept_cost, keys_from, missing, offer, share, smallest_beside
 from solvers.jtree.compiled.sets import lowest
@@ -113,7 +113,7 @@ class Family(NamedTuple):
     """One figure: what joins of more than MOST_BLOCKS blocks cost at least, of those that were met."""
 
 
-@released
+@making
 def family_room(most: int, words: int, cached: bool = False) -> Family:
     """Room for families from up to `most` candidates."""
     m, unions = MOST_BLOCKS + 1, 1 << MOST_BLOCKS
@@ -362,12 +362,13 @@ def branch(kept: Kept, streams: Streams, family: Family, depth: int, many: int, 
     if streams.keys.allowed and m > family.blocks_at[depth - 1]:
         new_block(family, m)
     one_more = mark_last(kept, streams, family, m, many, limit)
+    closer = streams.ends.size >= 2 * (streams.first.size - 1)  # in graphs without a cycle, such as chains, it takes longer and rules out little more
     changed, least = True, 0.0
     kept.counts[WORK] += ((np.sum(family.usable[:many]) + m << m) // SCANNED) * (CACHED_WORK if streams.keys.allowed else 1)
     while changed:
         if streams.keys.allowed:
             cached_ways_out(kept, family, m, many)
-            least = least_of_cached_family(kept, family, m, made, limit, one_more)
+            least = least_of_cached_family(kept, family, m, made, limit, one_more, closer)
         else:
             ways_out(kept, family, m, many)
             least = least_of_family(kept, family, m, made)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, released
+from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, making, released
 from solvers.jtree.compiled.cost import Weights, weighted
 from solvers.jtree.compiled.key_classes import KeyClasses, rarest_key
 from solvers.jtree.compiled.sets import MAX_BITS, lowest
@@ -99,9 +99,12 @@ class Kept(NamedTuple):
     heap_cost: Floats
     slots: Ints
     counts: Ints
+    whole: Ints
+    pair: Ints
+    """Room for the streams of a join of two, and for its blocks."""
 
 
-@released
+@making
 def room_of(most: int, words: int) -> Kept:
     """Room for this many sets. Pages that are never written cost nothing."""
     slots = 1
@@ -128,6 +131,8 @@ def room_of(most: int, words: int) -> Kept:
         heap_cost=np.empty(4 * most),
         slots=np.full(slots, -1, np.int64),
         counts=np.zeros(8, np.int64),
+        whole=np.empty(words, np.int64),
+        pair=np.empty(2, np.int64),
     )
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled
+from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, making
 from solvers.jtree.compiled.cost import Weights, side, weighted, weights_of
 from solvers.jtree.search import Shape, both, tree_of_joins
 from solvers.model.cost import CostModel
@@ -33,7 +33,7 @@ class Intervals(NamedTuple):
     hashed: Flags
 
 
-@compiled
+@making
 def sums_of(flags: Flags) -> Ints:
     """[i, j]: how many flags stand in the first i rows and j columns."""
     n = flags.shape[0]
@@ -50,7 +50,7 @@ def from_to(sums: Ints, i: int, k: int, j: int) -> int:
     return int(sums[k + 1, j + 1] - sums[i, j + 1] - sums[k + 1, k + 1] + sums[i, k + 1])
 
 
-@compiled
+@making
 def best_intervals(intervals: Intervals, weights: Weights, cpu_weight: float, memory_weight: float) -> Ints:
     """The best split of every interval, −1 where none is connected."""
     size, rate, state_bytes, joined, hashed = intervals

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solvers.jtree.compiled.compiling import Floats, Ints, released
+from solvers.jtree.compiled.compiling import Floats, Ints, making, released
 from solvers.jtree.compiled.cost import Prices, binary_excess, keeping_in_mjoin, rounded, scanning, stepping, weights_of
 from solvers.jtree.compiled.sets import Sets, find, lowest, place_of, popcount
 from solvers.jtree.compiled.tables import connected_sets
@@ -60,7 +60,7 @@ class Scratch(NamedTuple):
     """Infinities, for pipelines that can afford any partial result."""
 
 
-@released
+@making
 def scratch_for(m: int) -> Scratch:
     return Scratch(np.zeros(3 << m, np.int64), np.empty(1 << m), np.full(m, np.inf))
 
@@ -172,7 +172,7 @@ def wide_mjoin_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: i
     return cost
 
 
-@released
+@making
 def follow(sets: Sets, prices: Prices, blocks: Ints, m: int, to_go: Floats, dense: bool) -> Ints:
     """The best probe orders, a row per input, from a backward pass's costs to go (by union, or by set); of equals lower inputs first."""
     orders = np.zeros((m, m - 1), np.int64)
@@ -231,7 +231,7 @@ def join_excess(sets: Sets, prices: Prices, blocks: Ints, m: int, whole: int, sc
     return rounded(greedy_excess(sets, prices, blocks, m, whole), prices.grain)
 
 
-@released
+@making
 def plain_mjoins(sets: Sets, prices: Prices, stop: Ints) -> Floats:
     """For every set the excess of its plain mjoin, from one forward pass over ways[set, first stream]."""
     total, n = sets.mask.size, sets.n

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from solvers.jtree.compiled.cached import KeyPredicates, classify, least_new_keys, no_classes
-from solvers.jtree.compiled.compiling import Floats, Ints, compiled, released
+from solvers.jtree.compiled.compiling import Floats, Ints, compiled, making, released
 from solvers.jtree.compiled.cost import Prices
 from solvers.jtree.compiled.sets import Sets, lowest, place_of
 
@@ -35,7 +35,7 @@ def saved_by_lookup(new_keys: float, pace: float, size: float, run: float, put_i
     return pace * ((1.0 - miss) * run - miss * (put_in + probe * size))
 
 
-@released
+@making
 def unions_of(sets: Sets, inputs: Ints) -> Ints:
     """For every set of inputs the place of its union among the connected sets; −1 where it is not connected."""
     masks = np.zeros(1 << inputs.size, np.int64)
@@ -62,7 +62,7 @@ def partial_results(sizes: Floats, places: Ints, visited: int, least: Floats) ->
                 least[union] = min(least[union], least[before] + (sizes[places[before]] if before != visited else 0.0))
 
 
-@released
+@making
 def cache_could_pay(sets: Sets, prices: Prices, predicates: KeyPredicates, inputs: Ints) -> bool:
     """Whether some cache of the join of these sets, given by their places, could save more than it costs."""
     update, made, probe = prices.weights.indexed, prices.made, prices.weights.probe

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solvers.common.tolerances import SHAVED
-from solvers.jtree.compiled.compiling import Floats, Ints, released
+from solvers.jtree.compiled.compiling import Floats, Ints, making, released
 from solvers.jtree.compiled.seeds import Seeds
 from solvers.jtree.compiled.sets import Sets
 
@@ -68,7 +68,7 @@ class Stairs(NamedTuple):
     entries: Ints
 
 
-@released
+@making
 def as_seeds(sets: Sets, start: Seeds, stairs: Stairs) -> Seeds:
     """What a search found as seeds of the next; `start` were its own."""
     n = sets.n

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solvers.jtree.compiled.compiling import Floats, Ints, compiled
+from solvers.jtree.compiled.compiling import Floats, Ints, compiled, making
 from solvers.jtree.compiled.cost import Weights, weighted
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.staircase import Steps, dominated, insert, is_full, room_for
@@ -73,7 +73,7 @@ class Here(NamedTuple):
     """How many steps, and whether a step was ever dropped for want of room."""
 
 
-@compiled
+@making
 def no_entries(m: int) -> Entries:
     """The blocks alone, and room for more."""
     room, count = m + 64, 1 << m
@@ -83,7 +83,7 @@ def no_entries(m: int) -> Entries:
     return Entries(np.zeros(room), np.zeros(room), np.zeros((room, m), np.int64), np.zeros(room, np.int64), first, end)
 
 
-@compiled
+@making
 def twice_the_room(entries: Entries) -> Entries:
     cpu, memory, parts, number, first, end = entries
     wider = np.zeros((2 * cpu.size, parts.shape[1]), np.int64)
@@ -92,7 +92,7 @@ def twice_the_room(entries: Entries) -> Entries:
     return Entries(np.append(cpu, np.zeros(cpu.size)), np.append(memory, np.zeros(cpu.size)), wider, longer, first, end)
 
 
-@compiled
+@making
 def room_at_hand(m: int, max_steps: int) -> Here:
     ints, floats = np.zeros((3, m + 1), np.int64), np.zeros((2, m + 1))
     parts = np.zeros((max_steps + 1, m + 1), np.int64)
@@ -127,7 +127,8 @@ def keep_step(here: Here, number: int, cpu: float, memory: float) -> None:
     for k in range(count):
         parts[steps.row[k], 0] = -parts[steps.row[k], 0]
     parts[free, 0] = number
-    parts[free, 1 : number + 1] = here.pick[:number]
+    for k in range(number):
+        parts[free, 1 + k] = here.pick[k]
     if is_full(steps, count, cpu, memory):
         counts[CUT] = 1
     counts[STEPS] = insert(steps, count, cpu, memory, 0, free)
@@ -141,13 +142,14 @@ def keep_union(entries: Entries, here: Here, target: int, used: int) -> int:
     for k in range(here.counts[STEPS]):
         row = steps.row[k]
         entries.cpu[used], entries.memory[used], entries.number[used] = steps.e[k], steps.m[k], parts[row, 0]
-        entries.parts[used] = parts[row, 1:]
+        for part in range(entries.parts.shape[1]):
+            entries.parts[used, part] = parts[row, 1 + part]
         used += 1
     entries.end[target] = used
     return used
 
 
-@compiled
+@making
 def solve(region: Region) -> tuple[Entries, bool]:
     """Every union's staircase, and whether none was cut.
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solvers.jtree.compiled.compiling import Flags, Floats, Ints, inlined, released
+from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, making, released
 from solvers.jtree.compiled.cost import Prices, binary_excess, kept_bytes, kept_excess
 from solvers.jtree.compiled.orders import EXACT_INPUTS, Scratch, join_excess, scratch_for
 from solvers.jtree.compiled.sets import Sets, lowest, place_of
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
     """Its first entry is set where time is over: what was found by then is enough."""
 
 
-@inlined
+@compiled
 def inputs_of(sets: Sets, family: Ints, count: int, whole: int, skipped: int, blocks: Ints) -> int:
     """The inputs of the join of `whole` if `skipped` were no member: the largest members inside, then bare streams. family is by falling size."""
     left = whole
@@ -82,7 +82,7 @@ def inputs_of(sets: Sets, family: Ints, count: int, whole: int, skipped: int, bl
     return m
 
 
-@inlined
+@compiled
 def by_falling_size(sets: Sets, family: Ints, count: int) -> None:
     """Sort members by falling place in the table: the table is by rising number of streams."""
     for k in range(1, count):
@@ -95,7 +95,7 @@ def by_falling_size(sets: Sets, family: Ints, count: int) -> None:
         family[j] = member
 
 
-@inlined
+@compiled
 def plan_figures(sets: Sets, prices: Prices, family: Ints, members: int, plan: Plan, cost: Floats) -> tuple[float, float]:
     """e and m of the plan with these members, by falling size; leaves in `cost` what each join costs."""
     e, m = 0.0, 0.0
@@ -110,17 +110,18 @@ def plan_figures(sets: Sets, prices: Prices, family: Ints, members: int, plan: P
     return e, m
 
 
-@inlined
+@compiled
 def take(pool: Pool, family: Ints, members: int, e: float, m: float) -> None:
     """Put a plan into the pool, unless it is beaten."""
     steps, counts = pool.steps, pool.counts
     if not dominated(steps.e, steps.m, steps.o, counts[COUNT], e, m, members):
-        pool.families[counts[USED], :members] = family[:members]
+        for k in range(members):
+            pool.families[counts[USED], k] = family[k]
         counts[COUNT] = insert(steps, counts[COUNT], e, m, members, counts[USED])
         counts[USED] += 1
 
 
-@inlined
+@compiled
 def without(sets: Sets, prices: Prices, plan: Plan, members: int, f: int) -> tuple[float, float]:
     """What e and m change by without member f: its inputs go to the join above."""
     family, cost = plan.family, plan.cost
@@ -134,7 +135,7 @@ def without(sets: Sets, prices: Prices, plan: Plan, members: int, f: int) -> tup
     return change, -kept_bytes(sets, prices, s)
 
 
-@inlined
+@compiled
 def joined_first(sets: Sets, prices: Prices, plan: Plan, f: int, inputs: int, pair: tuple[int, int]) -> tuple[float, float]:
     """What e and m change by if two inputs of member f (at places i and j of `plan.blocks`) are joined first."""
     blocks, other = plan.blocks, plan.other
@@ -151,7 +152,7 @@ def joined_first(sets: Sets, prices: Prices, plan: Plan, f: int, inputs: int, pa
     return change, kept_bytes(sets, prices, s)
 
 
-@inlined
+@compiled
 def with_change(sets: Sets, plan: Plan, members: int, removed: int, added: int) -> int:
     """The members at hand without one and with another (0: none), in `plan.trial`, by falling size. Returns how many."""
     kept = 0
@@ -174,7 +175,7 @@ def step_ratio(change: float, grown: float) -> float:
     return -np.inf if change <= 0.0 else np.inf
 
 
-@inlined
+@compiled
 def try_neighbours(sets: Sets, prices: Prices, pool: Pool, plan: Plan, members: int, phase: int) -> int:
     """The plan at hand and every plan one step from it: those that nothing beats go into the pool. Returns the member of the best step, or 0.
 
@@ -241,10 +242,11 @@ def descend(sets: Sets, prices: Prices, pool: Pool, plan: Plan, members: int, ph
         moving = chosen != 0
         if moving:
             members = with_change(sets, plan, members, chosen if phase == REMOVING else 0, chosen if phase == ADDING else 0)
-            family[:members] = plan.trial[:members]
+            for k in range(members):
+                family[k] = plan.trial[k]
 
 
-@released
+@making
 def seeds(sets: Sets, prices: Prices, binary: Ints, expansions: int, stop: Ints) -> Seeds:
     """Good plans of any size; where `stop` is set, those found so far, the binary tree at least.
 

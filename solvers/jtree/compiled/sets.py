@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.jtree.compiled.compiling import Floats, Ints, compiled
+from solvers.jtree.compiled.compiling import Floats, Ints, compiled, making
 
 __all__ = ["MAX_BITS", "Sets", "find", "hash_table", "list_connected", "lowest", "next_set", "place_of", "popcount"]
 
@@ -114,7 +114,7 @@ def next_set(stack: Ints, top: int, neighbours: Ints) -> int:
     return top
 
 
-@compiled
+@making
 def list_connected(neighbours: Ints, limit: int) -> tuple[Ints, NDArray[np.int8]]:
     """Every connected set once, by rising number of streams, with the stream that was added last; empty above the limit."""
     n = neighbours.size
@@ -152,7 +152,7 @@ def list_connected(neighbours: Ints, limit: int) -> tuple[Ints, NDArray[np.int8]
     return masks, last
 
 
-@compiled
+@making
 def hash_table(masks: Ints, n: int) -> tuple[Ints, NDArray[np.int32], int, int]:
     """keys, places, multiplier, shift: for few streams the mask itself is the slot, else its hash."""
     wanted = 1

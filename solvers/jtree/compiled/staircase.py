@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solvers.jtree.compiled.compiling import Floats, Ints, released
+from solvers.jtree.compiled.compiling import Floats, Ints, making, released
 
 __all__ = ["Steps", "cheaper", "dominated", "insert", "is_full", "lighter", "room_for", "up_to"]
 
@@ -23,7 +23,7 @@ class Steps(NamedTuple):
     row: Ints
 
 
-@released
+@making
 def room_for(many: int) -> Steps:
     return Steps(np.empty(many), np.empty(many), np.empty(many, np.int64), np.empty(many, np.int64))
 

@@ -32,7 +32,7 @@ from solvers.common.tolerances import ROUNDED, SHAVED
 from solvers.jtree.compiled.binary_tree import binary_splits, members_as_rows
 from solvers.jtree.compiled.blocks import empty_lists, few_of, least_shares, sort_lists, usable_sets
 from solvers.jtree.compiled.bounds import Bounds, bounds_of
-from solvers.jtree.compiled.compiling import Ints, released
+from solvers.jtree.compiled.compiling import Ints, making, released
 from solvers.jtree.compiled.cost import Prices, binary_excess, rounded, rounded_down, scanning, stepping
 from solvers.jtree.compiled.orders import DENSE_INPUTS, mjoin_excess, scratch_for, wide_mjoin_excess
 from solvers.jtree.compiled.questions import FULL, STOPPED, Limits, Stairs, tightened
@@ -62,7 +62,7 @@ def from_seeds(start: Seeds, limits: Limits, frontier: Steps) -> tuple[int, floa
 
 
 # long: in functions of a screen each it took 2.4 times as long, since numba counts references of every array that is handed on
-@released
+@making
 def climbed(sets: Sets, prices: Prices, bounds: Bounds, start: Seeds, limits: Limits, stop: Ints, room: int) -> Stairs:
     """`staircases` with room for so many points: FULL where that is not enough.
 
@@ -476,7 +476,7 @@ def climbed(sets: Sets, prices: Prices, bounds: Bounds, start: Seeds, limits: Li
     )
 
 
-@released
+@making
 def staircases(sets: Sets, prices: Prices, bounds: Bounds, start: Seeds, limits: Limits, stop: Ints, room: int) -> Stairs:
     """The plans within the limits that no other beats. Starts with room for this many points of all staircases and takes more as it needs."""
     stairs = climbed(sets, prices, bounds, start, limits, stop, room)
@@ -486,13 +486,13 @@ def staircases(sets: Sets, prices: Prices, bounds: Bounds, start: Seeds, limits:
     return stairs
 
 
-@released
+@making
 def at_once(sets: Sets, prices: Prices, start: Seeds, limits: Limits, stop: Ints, room: int) -> Stairs:
     """Bounds and staircases in one call: between Python and compiled code a small graph's tables travel for longer than they are searched."""
     return staircases(sets, prices, bounds_of(sets, prices, stop), start, limits, stop, room)
 
 
-@released
+@making
 def begun(sets: Sets, prices: Prices, expansions: int, limits: Limits, stop: Ints, room: int) -> tuple[Seeds, Stairs]:
     """The same from the best binary tree on: the seeds, and what is found from them."""
     splits = binary_splits(sets, prices.weights, sets.mask.size * sets.mask.size)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solvers.jtree.compiled.compiling import Floats, Ints, compiled, released
+from solvers.jtree.compiled.compiling import Floats, Ints, compiled, making
 from solvers.jtree.compiled.cost import Weights, pair_excess, weighted
 
 __all__ = ["CUT_OFF", "ENDED", "NO_LABELS", "Labels", "Leaves", "chains_of_star", "extend", "grow", "join_room", "label", "label_room", "whole_cost"]
@@ -76,7 +76,7 @@ class Growing(NamedTuple):
     the first 0 to m − 1; the bytes of a tuple."""
 
 
-@released
+@making
 def label_room(n: int, most: int) -> Labels:
     return Labels(
         np.empty(most),
@@ -89,7 +89,7 @@ def label_room(n: int, most: int) -> Labels:
     )
 
 
-@released
+@making
 def join_room(n: int) -> Growing:
     return Growing(np.full(n + 1, -1, np.int64), np.zeros(n + 1, np.int64), np.zeros((n + 1, 5)))
 
@@ -171,7 +171,7 @@ def extend(labels: Labels, s: int, whole: int, cost: float, held: float, limits:
     return True
 
 
-@released
+@making
 def chains_of_star(star: Leaves, labels: Labels, limits: Floats, stop: Ints) -> int:
     """Fill the labels of all sets with plans within limits of CPU and bytes, and say how it ended. A plan's CPU is its excess, as in `Ledger`.
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.jtree.compiled.compiling import Floats, Ints, compiled
+from solvers.jtree.compiled.compiling import Floats, Ints, compiled, making
 from solvers.jtree.compiled.cost import Weights, stream_floors, weights_of
 from solvers.jtree.compiled.sets import MAX_BITS, Sets, find, hash_table, list_connected, lowest
 from solvers.jtree.table_sizes import MAX_SETS
@@ -72,7 +72,7 @@ def times(mantissa: float, exponent: int, factor: float) -> tuple[float, int]:
     return m, exponent + e + carried
 
 
-@compiled
+@making
 def first_observed(observed_masks: Ints, n: int, sets: int) -> NDArray[np.int32]:
     """For every set of the n streams the first observed set inside it, or their number where there is none.
 
@@ -90,7 +90,7 @@ def first_observed(observed_masks: Ints, n: int, sets: int) -> NDArray[np.int32]
     return first
 
 
-@compiled
+@making
 def by_streams(streams: Streams, predicates: Predicates, listed: Listed) -> tuple[Floats, Ints, Floats, Floats, Ints, Ints]:
     """Of every set Π w · Π σ as mantissa and exponent, observed sub-joins apart; pace, bytes, around and equal_around."""
     masks, last, keys, places, multiplier, shift = listed
@@ -161,7 +161,7 @@ def observed_size(streams: Streams, predicates: Predicates, observed: Observed, 
     return m, e
 
 
-@compiled
+@making
 def figures(streams: Streams, predicates: Predicates, observed: Observed, listed: Listed) -> tuple[Floats, Floats, Floats, Ints, Ints]:
     """size, pace, bytes, around, equal_around of every set."""
     mantissas, exponents, pace, bytes_, around, equal_around = by_streams(streams, predicates, listed)
@@ -178,7 +178,7 @@ def figures(streams: Streams, predicates: Predicates, observed: Observed, listed
     return size, pace, bytes_, around, equal_around
 
 
-@compiled
+@making
 def dear_first(window_tuples: Floats, pace_of: Floats, ends: Ints, selectivities: Floats, observed: Ints, observed_selectivity: Floats) -> Ints:
     """The streams, those first whose cheapest pair costs most: partitions place the lowest stream first, and dear ones fail early."""
     n = window_tuples.size
@@ -210,7 +210,7 @@ def dear_first(window_tuples: Floats, pace_of: Floats, ends: Ints, selectivities
     return order
 
 
-@compiled
+@making
 def predicates_of(place: Ints, ends: Ints, selectivities: Floats) -> tuple[Predicates, Ints, Ints]:
     """The predicates with their streams renumbered as `place` says; for every stream its neighbours, and those by an equality."""
     n = place.size
@@ -237,7 +237,7 @@ def predicates_of(place: Ints, ends: Ints, selectivities: Floats) -> tuple[Predi
 
 
 # wide: each array crosses into compiled code as it is; a tuple of them would cost its own crossing, in searches of 0.1 ms
-@compiled
+@making
 def tables(
     order: Ints,
     of_streams: Floats,

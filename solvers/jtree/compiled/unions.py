@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled
+from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, making
 from solvers.jtree.compiled.cost import Weights, pair_excess, stepping, weighted
 from solvers.jtree.compiled.sets import lowest
 
@@ -67,14 +67,14 @@ class OrderScratch(NamedTuple):
     """The input to visit next."""
 
 
-@compiled
+@making
 def order_scratch(m: int) -> OrderScratch:
     count = 1 << m
     ints, floats = np.zeros((4, count), np.int64), np.zeros((2, count))
     return OrderScratch(ints[0], floats[0], ints[1], ints[2], floats[1], ints[3])
 
 
-@compiled
+@making
 def between(owner: Ints, left: Ints, right: Ints, selectivity: Floats, equality: Ints, m: int) -> Between:
     """Between every two blocks: the product of the selectivities, whether there is a predicate, and an equality."""
     product = np.ones((m, m))
@@ -126,7 +126,7 @@ def union_figures(m: int, product: Floats, near: Ints, near_equal: Ints, sizes: 
             sizes[union] = made if made == made else np.inf
 
 
-@compiled
+@making
 def unions_of(size: Floats, per_second: Floats, between: Between) -> Unions:
     """The figures of every union, from those of the blocks."""
     product, joined, equal = between
@@ -210,7 +210,7 @@ def join_of_unions(parts: Ints, count: int, unions: Unions, weights: Weights, sc
     return total if total == total else np.inf
 
 
-@compiled
+@making
 def greedy(size: Floats, seconds: Floats, between: Between, weights: Weights) -> tuple[float, Ints]:
     """A wide join's excess and orders: next is always the input whose step is cheapest, its results included."""
     m = size.shape[0]

@@ -34,7 +34,7 @@ from solvers.jtree.compiled.cached_families import (
     shared,
     total_of,
 )
-from solvers.jtree.compiled.cached_runs import COMPLETE, MORE, ONE_MORE, least_of_pipeline, new_keys_with, run_from
+from solvers.jtree.compiled.cached_runs import COMPLETE, MORE, ONE_MORE, least_of_pipeline, new_keys_with, paced_pipeline, paced_sizes, run_from
 from solvers.jtree.compiled.cheapest import pairs_with
 from solvers.jtree.compiled.families import (
     Family,
@@ -138,6 +138,14 @@ def posed(seed: int, alike: bool = False) -> Posed:
         look_at_keys(kept, streams, i)
     kept.counts[TAKEN] = STREAMS
     return Posed(problem, kept, streams, family)
+
+
+def take_all(kept: Kept, streams: Streams) -> None:
+    """All joins of two are offered, as they are while the search takes one stream after the other; the last is being taken."""
+    for i in range(STREAMS):
+        kept.counts[TAKEN] = i
+        assert pairs_with(kept, streams, i, np.inf)
+    kept.counts[TAKEN] = STREAMS - 1
 
 
 def true_new_keys(p: Posed, visited: int, segment: int) -> float | None:
@@ -294,10 +302,7 @@ def test_looking_room_and_blocks_beside_and_look_between_and_cached_ways_out_and
     p = posed(seed, alike)
     kept, streams, family = p.kept, p.streams, p.family
     made, last = streams.weights.join + streams.weights.probe, STREAMS - 1
-    for i in range(STREAMS):
-        kept.counts[TAKEN] = i
-        assert pairs_with(kept, streams, i, np.inf)
-    kept.counts[TAKEN] = last
+    take_all(kept, streams)
     many = candidates(kept, streams, family, last, 1e9)
     assert looking_room(many, 3, 8).out.shape == (3, many)
     for second in range(last):
@@ -314,17 +319,47 @@ def test_looking_room_and_blocks_beside_and_look_between_and_cached_ways_out_and
         cached_ways_out(kept, family, 2, many)
         family.looking.pipes[:] = 0.0
         new_block(family, 2)
-        least = least_of_cached_family(kept, family, 2, made, np.inf, True)
-        assert least == least_of_cached_family(kept, family, 2, made, np.inf, False)
+        least = least_of_cached_family(kept, family, 2, made, np.inf, True, True)
+        assert least == least_of_cached_family(kept, family, 2, made, np.inf, False, True)
         new_block(family, 2)
-        least_of_four = least_of_cached_family(kept, family, 2, made, np.inf, False)
+        least_of_four = least_of_cached_family(kept, family, 2, made, np.inf, False, True)
         assert least <= least_of_four
-        assert least_of_cached_family(kept, family, 2, made, 0.5 * least, True) == np.inf
+        assert least_of_cached_family(kept, family, 2, made, 0.5 * least, True, True) == np.inf
         for others in (c for size in (1, 2, 3) for c in combinations([i for i in range(last) if i != second], size)):
             blocks = tuple(sorted((last, second, *others)))
             if p.problem.model.graph.connected(sum(1 << i for i in blocks)):
                 own = sum(kept.own[i] for i in blocks)
                 assert (least if len(others) == 1 else least_of_four) <= (own + p.with_best_caches(blocks)) * ABOVE
+
+
+@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_paced_sizes_and_paced_pipeline_are_a_quick_bound_that_is_never_above_the_closer_one(seed: int, alike: bool) -> None:
+    p = posed(seed, alike)
+    kept, streams, family = p.kept, p.streams, p.family
+    made, last = streams.weights.join + streams.weights.probe, STREAMS - 1
+    take_all(kept, streams)
+    many = candidates(kept, streams, family, last, 1e9)
+    for second in range(last):
+        if not p.problem.model.graph.neighbours[last] >> second & 1:
+            continue
+        for m, block in ((0, last), (1, second)):
+            add_block(kept, streams, family, m, block, many)
+            assert list_usable(kept, family, m + 1, many, 1e9, made)
+        unions_of_family(family, 2)
+        cached_ways_out(kept, family, 2, many)
+        pace = np.empty(4)
+        paced_sizes(kept, family, 2, 0, pace)
+        assert pace[1] == kept.pace[last]
+        assert pace[2] == -1.0
+        assert 0.0 < pace[3] <= pace[1]
+        quick = family.total[2] + sum(paced_pipeline(kept, family, 2, k, made) for k in range(2))
+        family.looking.pipes[:] = 0.0
+        new_block(family, 2)
+        assert least_of_cached_family(kept, family, 2, made, np.inf, True, False) == pytest.approx(quick, rel=1e-12)
+        new_block(family, 2)
+        family.looking.pipes[:] = 0.0
+        assert quick <= least_of_cached_family(kept, family, 2, made, np.inf, True, True) * ABOVE
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -351,10 +386,7 @@ def test_mark_last_and_drop_dear_keep_what_a_join_within_the_limit_has(seed: int
     p = posed(seed)
     kept, streams, family = p.kept, p.streams, p.family
     made, last = streams.weights.join + streams.weights.probe, STREAMS - 1
-    for i in range(STREAMS):
-        kept.counts[TAKEN] = i
-        assert pairs_with(kept, streams, i, np.inf)
-    kept.counts[TAKEN] = last
+    take_all(kept, streams)
     for others in (c for size in (2, 3, 4) for c in combinations(range(last), size)):
         blocks = (last, *others)
         if not p.problem.model.graph.connected(sum(1 << i for i in blocks)):

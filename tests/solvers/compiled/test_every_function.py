@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -33,3 +35,18 @@ def test_every_compiled_function_is_imported_and_named_by_a_test() -> None:
         plain = name.rpartition(".")[2].lstrip("_")
         homes = [module for module in tests if any(value is function for value in vars(module).values())]
         assert any(is_named(test, plain) for module in homes for test in vars(module)), f"no test of {name} among {[m.__name__ for m in homes]}"
+
+
+SCALARS = re.compile(r"(None|bool|int|float|tuple|[\[\], .])*")
+
+
+def test_functions_that_count_no_references_are_given_arrays_and_hand_none_on() -> None:
+    """Arrays that such a function makes or gets from another one would never be given back."""
+    functions = list(every_compiled_function().values())
+    uncounted = [function for function in functions if function.targetoptions["_nrt"] is False]  # type: ignore[attr-defined]
+    assert 40 < len(uncounted) < len(functions)
+    for function in uncounted:
+        plain = function.py_func  # type: ignore[attr-defined]
+        called = (value for name, value in vars(inspect.getmodule(plain)).items() if name in plain.__code__.co_names)
+        for other in (plain, *(value.py_func for value in called if hasattr(value, "py_func"))):
+            assert SCALARS.fullmatch(other.__annotations__["return"]), f"{plain.__name__}: {other.__name__} returns {other.__annotations__['return']}"
