@@ -30,10 +30,13 @@ from solvers.model.graph import bits
 __all__ = ["MOST_SECONDS", "STEPS_PER_SECOND", "Cheapest", "Effort", "cheapest", "streams_of"]
 
 BETTER = 1.0 - 1e-10  # of the excess of the plan that is known: what is not better by so much is not looked for
-STEPS_PER_SECOND = 8_000_000  # of work, by the seconds granted: about as many
+STEPS_PER_SECOND = 20_000_000  # of work, by the seconds granted: about as many
 FIRST_STEPS = 0.3  # of the work, for the limit that the known plan sets: with less, chains of 12 with caches end just before their proof
 LOWEST, HIGHER = 0.25, 1.3  # the first lower limit, of the known plan's excess, and the next, of the bound: work grows much faster than limits do
-HALF = 0.5  # of the way from the bound to a limit that was too much, if that is nearer; and of the work that is left, for one limit
+HALF = 0.5  # of the way from the bound to a limit that was too much, while no search has ended; and of the work that is left, for one limit
+MEANT = 0.3  # of the work that is left, what a limit is meant to take: twice that it may come to
+MOST_OF_WAY = 0.8  # from a limit whose search ended to one whose search did not
+LEAST_GROWTH = 2.0  # of the work, as a power of the limit: less was seen of small searches alone
 NEAR = 0.7  # of the known plan's excess: a bound from which its limit may be searched, though one before was too much
 CLOSE = 0.02  # of the known plan's excess between a bound and the next limit, from which another limit is not worth it
 MOST_SECONDS = 20.0
@@ -116,17 +119,51 @@ def cheapest(
     # Every set that is met takes a step at least.
     most = min(MOST_SETS, int(SETS_PER_SECOND * max(seconds, 0.1)), ROOM << min(len(graph), WORD // 2), len(graph) + max(work, FEWEST_SETS))
     search = _Search(ledger, streams_of(ledger, keys), most, searching)
-    search.bound, proven, too_much = bound, False, known
+    search.bound, proven = bound, False
     if bound == 0.0 or bound > NEAR * known:
         proven = search.run(known * BETTER, int(work * FIRST_STEPS))
         work -= search.work
-    while not (proven or search.found) and too_much - search.bound > CLOSE * known and work > 0 and not searching.expired():
-        limit = min(max(LOWEST * known, HIGHER * search.bound), search.bound + HALF * (too_much - search.bound))
-        if not search.run(limit * BETTER, int(work * HALF)):
-            too_much = limit
+    guess = _Guess(known)
+    while not (proven or search.found) and work > 0 and not searching.expired():
+        limit = guess.limit(search.bound, work)
+        if limit - search.bound <= CLOSE * known:
+            break
+        ended = search.run(limit * BETTER, int(work * HALF))
+        guess.saw(limit, search.work, ended)
         work -= search.work
+        # Where joins that are too wide to look at cost less than the limit, a higher one says no more.
+        proven = ended and (limit == known or search.bound < limit * BETTER)
     cut = searching.expired()
     return Cheapest(search.bound * SUMMED_DOWN, tuple(search.shapes(deadline)), cut)
+
+
+class _Guess:
+    """Which limit to try next, by how the work of others grew: about as a power of the limit."""
+
+    def __init__(self, known: float) -> None:
+        self.known = known
+        self.below: list[tuple[float, int]] = []
+        """Limits whose searches ended, rising, and their work."""
+        self.above = (math.inf, 0)
+        """The lowest limit whose search did not end, and the work it had."""
+
+    def saw(self, limit: float, work: int, ended: bool) -> None:
+        if ended:
+            self.below.append((limit, max(work, 1)))
+        else:
+            self.above = limit, work
+
+    def limit(self, bound: float, work: int) -> float:
+        """A limit that is likely to take MEANT of the work; the known plan's own, which says the most, if that is lower."""
+        if not self.below:
+            return min(self.known, max(LOWEST * self.known, HIGHER * bound), bound + HALF * (self.above[0] - bound))
+        at, took = self.below[-1]
+        growth = LEAST_GROWTH
+        for limit, more in (*self.below[-2:-1], self.above):
+            if more:
+                growth = max(growth, math.log(took / more) / math.log(at / limit))
+        farthest = min(self.known, HIGHER * at, at + (self.above[0] - at) * (MOST_OF_WAY if self.above[1] else 1.0))
+        return min(farthest, at * (MEANT * work / took) ** (1.0 / growth))
 
 
 class _Search:

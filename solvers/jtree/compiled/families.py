@@ -57,8 +57,8 @@ __all__ = [
 
 MOST_BLOCKS = 12  # of a family: 4,096 unions
 DONE, NO_ROOM, STOPPED = 0, 1, 2  # how it ended
-SCANNED, LISTED_AT_ONCE = 64, 8  # unions and candidates that count as one step of work
-CACHED_WORK = 5  # times as much, where caches are allowed: a pass or more for each pipeline
+SCANNED, LISTED_AT_ONCE = 64, 2  # unions and candidates that count as one step of work
+BRANCHED = 3  # steps that a branching takes at least
 
 
 class Family(NamedTuple):
@@ -355,7 +355,7 @@ def branch(kept: Kept, streams: Streams, family: Family, depth: int, many: int, 
     family.tried[depth], family.about[depth] = 0, -1
     steps = stepping(streams.weights, max(3, m + 1))
     limit -= steps
-    kept.counts[WORK] += 1 + many * (m + 1) // LISTED_AT_ONCE
+    kept.counts[WORK] += BRANCHED + many * (m + 1) // LISTED_AT_ONCE
     if not list_usable(kept, family, m, many, limit, made):
         return
     unions_of_family(family, m)
@@ -364,7 +364,7 @@ def branch(kept: Kept, streams: Streams, family: Family, depth: int, many: int, 
     one_more = mark_last(kept, streams, family, m, many, limit)
     closer = streams.ends.size >= 2 * (streams.first.size - 1)  # in graphs without a cycle, such as chains, it takes longer and rules out little more
     changed, least = True, 0.0
-    kept.counts[WORK] += ((np.sum(family.usable[:many]) + m << m) // SCANNED) * (CACHED_WORK if streams.keys.allowed else 1)
+    kept.counts[WORK] += (np.sum(family.usable[:many]) + m << m) // SCANNED
     while changed:
         if streams.keys.allowed:
             cached_ways_out(kept, family, m, many)
