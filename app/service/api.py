@@ -146,7 +146,7 @@ def _solve_route(index: int, endpoint: Endpoint, pool: Pool, metrics: Metrics, s
                 key = answers.key(endpoint, body) if settings.cache_bytes else None
                 answer = answers.kept(key) if key else None
                 if answer is not None:
-                    source, solving = "hit", _done(answer)
+                    source = "hit"
                 else:
                     if key is not None and answers.in_flight(key):
                         source = "shared"  # it takes no worker, but it waits like the others, and keeps its place
@@ -163,12 +163,14 @@ def _solve_route(index: int, endpoint: Endpoint, pool: Pool, metrics: Metrics, s
         except ClientGoneError:
             return Response(status_code=CLIENT_GONE)
         if answer.status != 200:
-            return Response(answer.body, answer.status, _timing(answer, source), PROBLEM_MEDIA_TYPE)
+            return Response(answer.body, answer.status, _timing(answer), PROBLEM_MEDIA_TYPE)
         if newest is not None:
-            return stream(request, solving, newest, source)
+            return stream(request, _done(answer), newest, source)
         count(answer, source)
+        if source == "hit":
+            return _Kept(answer, endpoint.streams)
         vary = {"Vary": "Accept"} if endpoint.streams else {}
-        headers = {"ETag": f'"{answer.etag}"', "X-Cache": source, **_timing(answer, source), **vary}
+        headers = {"ETag": f'"{answer.etag}"', "X-Cache": source, **_timing(answer), **vary}
         return Response(answer.body, headers=headers, media_type="application/json")
 
     def work(key: Key | None, request: Request, body: bytes, newest: Newest | None) -> Coroutine[Any, Any, Answer]:
@@ -199,10 +201,16 @@ def _solve_route(index: int, endpoint: Endpoint, pool: Pool, metrics: Metrics, s
     return solve
 
 
-def _timing(answer: Answer, source: str) -> dict[str, str]:
-    """Where the time went, in milliseconds (W3C Server Timing); a kept answer took none."""
-    if source == "hit":
-        return {}
+class _Kept(Response):
+    """A kept answer."""
+
+    def __init__(self, answer: Answer, streams: bool) -> None:
+        self.status_code, self.body, self.background = 200, answer.body, None
+        self.raw_headers = [*answer.kept_headers, *([(b"vary", b"Accept")] if streams else [])]
+
+
+def _timing(answer: Answer) -> dict[str, str]:
+    """Where the time went, in milliseconds (W3C Server Timing)."""
     return {"Server-Timing": f"queue;dur={1e3 * answer.waited:.1f}, solve;dur={1e3 * answer.seconds:.1f}"}
 
 

@@ -68,6 +68,12 @@ class Answer:
         """Names the bytes."""
         return hashlib.sha256(self.body).hexdigest()[:32]
 
+    @cached_property
+    def kept_headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        """Headers of the bytes when they are sent again. Starlette's way to them takes an eighth of the time that sending takes in all."""
+        etag, length = f'"{self.etag}"'.encode(), str(len(self.body)).encode()
+        return (b"content-length", length), (b"content-type", b"application/json"), (b"etag", etag), (b"x-cache", b"hit")
+
 
 class _Worker:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
