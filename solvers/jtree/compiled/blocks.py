@@ -17,7 +17,7 @@ from solvers.jtree.compiled.compiling import Flags, Floats, Ints, making
 from solvers.jtree.compiled.sets import Sets, lowest, popcount
 from solvers.jtree.compiled.staircase import Steps, dominated
 
-__all__ = ["Lists", "empty_lists", "few_of", "least_shares", "sort_lists", "usable_sets"]
+__all__ = ["Blocks", "Lists", "block_room", "empty_lists", "few_of", "least_shares", "sort_lists", "usable_sets"]
 
 
 class Lists(NamedTuple):
@@ -26,6 +26,42 @@ class Lists(NamedTuple):
     begin: Ints
     end: Ints
     listed: Ints
+
+
+class Blocks(NamedTuple):
+    """Of every set that is a block: its least figures with what keeping it adds, how much more than its streams' shares it costs, and where its
+    points are."""
+
+    e: Floats
+    m: Floats
+    o: Ints
+    kept_e: Floats
+    kept_m: Floats
+    bound: Floats
+    first: Ints
+    many: Ints
+    share: Floats
+    """`least_shares`"""
+
+
+@making
+def block_room(sets: Sets, bounds: Bounds, share: Floats) -> Blocks:
+    """The streams are blocks that cost nothing to make; of the others nothing is known yet."""
+    total = sets.mask.size
+    bound = np.zeros(total)
+    for i in range(sets.n):
+        bound[i] = max(0.0, sets.pace[i] * bounds.ahead[i, 1] - share[1, i])
+    return Blocks(
+        e=np.zeros(total),
+        m=np.zeros(total),
+        o=np.zeros(total, np.int64),
+        kept_e=bounds.kept_e,
+        kept_m=bounds.kept_m,
+        bound=bound,
+        first=np.zeros(total, np.int64),
+        many=np.zeros(total, np.int64),
+        share=share,
+    )
 
 
 @making

@@ -19,7 +19,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Flags", "Floats", "Ints", "compiled", "making", "njit", "released"]
+__all__ = ["Flags", "Floats", "Ints", "compiled", "inlined", "making", "njit", "released"]
 
 F = TypeVar("F", bound=Callable[..., object])
 Ints = NDArray[np.int64]
@@ -52,6 +52,11 @@ def compiled(function: F) -> F:
 def released(function: F) -> F:
     """The same for long loops: other threads run meanwhile, so that one of them can say stop."""
     return njit(function, nogil=True, error_model="numpy", _nrt=False)
+
+
+def inlined(function: F) -> F:
+    """The same for a part of a long loop: LLVM puts it in the place of each call, which would pass every array of its arguments."""
+    return njit(function, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 
 
 def making(function: F) -> F:
