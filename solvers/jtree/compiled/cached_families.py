@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from solvers.jtree.compiled.cached_runs import COMPLETE, MORE, ONE_MORE, least_of_pipeline, paced_pipeline
-from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, making, released
+from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, inlined, making
 from solvers.jtree.compiled.cost import weighted
 from solvers.jtree.compiled.kept import WORK, Kept, Streams, keys_from, missing
 from solvers.jtree.compiled.key_classes import KeyClasses, list_streams
@@ -373,7 +373,7 @@ def cached_pipelines(kept: Kept, streams: Streams, family: Family, lookups: Look
     return best
 
 
-@compiled
+@inlined
 def look_between(kept: Kept, streams: Streams, family: Family, m: int, c: int) -> float:
     """Note the new keys of lookups by what block m has, of runs with a candidate in them. Returns the share of lookups the other way that miss."""
     if not streams.keys.allowed:
@@ -383,7 +383,7 @@ def look_between(kept: Kept, streams: Streams, family: Family, m: int, c: int) -
     return missing(kept, other, keys_from(streams, kept.mask, other, block))
 
 
-@compiled
+@inlined
 def blocks_beside(family: Family, m: int, c: int) -> int:
     """Those of the first m blocks that a predicate joins with a candidate."""
     beside = 0
@@ -393,7 +393,7 @@ def blocks_beside(family: Family, m: int, c: int) -> int:
     return beside
 
 
-@released
+@inlined
 def cached_ways_out(kept: Kept, family: Family, m: int, many: int) -> None:
     """As `families.ways_out`: for every union of the first m blocks the smallest join of it with a usable candidate, and the one that counts for
     least where a cache is looked up by the union. One loop for both: in two, every candidate's factors would be worked out twice."""
@@ -425,7 +425,7 @@ def cached_ways_out(kept: Kept, family: Family, m: int, many: int) -> None:
                     looking.to_leave[u], looking.leaving[u] = looked_up, c
 
 
-@compiled
+@inlined
 def new_block(family: Family, m: int) -> None:
     """With a block more, pipelines cost at least what they did without it, and by what they leave is not known."""
     looking = family.looking
@@ -434,7 +434,7 @@ def new_block(family: Family, m: int) -> None:
     looking.exits[m, :m] = UNKNOWN
 
 
-@released
+@inlined
 def least_of_cached_family(kept: Kept, family: Family, m: int, made: float, limit: float, one_more: bool, closer: bool) -> float:
     """As `families.least_of_family`, where a cache may answer for any partial result after a block or more were visited; infinity above the limit.
     A quick bound of all pipelines comes first: where that is above the limit already the `closer` one, if it is asked for, is not needed.

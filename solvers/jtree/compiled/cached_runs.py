@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from solvers.jtree.compiled.compiling import Floats, compiled
+from solvers.jtree.compiled.compiling import Floats, inlined
 from solvers.jtree.compiled.kept import WORK, Kept
 from solvers.jtree.compiled.sets import lowest
 
@@ -33,7 +33,7 @@ COMPLETE, ONE_MORE, MORE = 0, 1, 2  # how many blocks a join has beyond those th
 PASSED_AT_ONCE = 16  # unions of a pass that count as one step of work
 
 
-@compiled
+@inlined
 def new_keys_with(family: Family, m: int, start: int, pace: float, made: float) -> None:
     """What a tuple of a partial result costs at least, of a run that begins at `start` and has met a block, block by block: by its new keys, at most
     `pace`, what it costs where every lookup misses."""
@@ -46,7 +46,7 @@ def new_keys_with(family: Family, m: int, start: int, pace: float, made: float) 
         looking.new[b] = min(pace, made * (keys / family.sizes[start]))
 
 
-@compiled
+@inlined
 def run_from(kept: Kept, family: Family, m: int, k: int, start: int, blocks: int, least: float) -> tuple[float, int]:
     """All runs of pipeline k that begin at a union, and single steps: where one ends it costs no more than this in `to_go`. Returns the least that
     the pipeline costs by one of them where that is below `least`, and the candidate by which it leaves then, −1 where by none; else −2."""
@@ -91,7 +91,7 @@ def run_from(kept: Kept, family: Family, m: int, k: int, start: int, blocks: int
     return float(least), int(out)
 
 
-@compiled
+@inlined
 def least_of_pipeline(kept: Kept, family: Family, m: int, k: int, made: float, blocks: int, most: float) -> float:
     """What partial results of pipeline k cost at least, infinity where that is no less than `most`. Where there are more `blocks` than the first m,
     `best` of its block says by which candidate it leaves, −1 where it comes to all blocks and may be done after the next."""
@@ -110,7 +110,7 @@ def least_of_pipeline(kept: Kept, family: Family, m: int, k: int, made: float, b
     return float(least) if least < most else np.inf
 
 
-@compiled
+@inlined
 def paced_sizes(kept: Kept, family: Family, m: int, k: int, paced: Floats) -> None:
     """For every union that pipeline k may come to, at what pace it counts at least as a partial result; −1 where it does not come there."""
     full, looking = (1 << m) - 1, family.looking
@@ -131,7 +131,7 @@ def paced_sizes(kept: Kept, family: Family, m: int, k: int, paced: Floats) -> No
             paced[union] = on if paced[union] < 0.0 else min(paced[union], on)
 
 
-@compiled
+@inlined
 def paced_pipeline(kept: Kept, family: Family, m: int, k: int, made: float) -> float:
     """As `least_of_pipeline` where blocks are to follow, in one pass: every partial result counts at the least pace of any way to it,
     where runs end as well. Seldom as much, but in a fraction of its time."""

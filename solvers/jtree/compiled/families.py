@@ -27,7 +27,7 @@ from solvers.jtree.compiled.cached_families import (
     new_block,
     relaxed_pipelines,
 )
-from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, making, released
+from solvers.jtree.compiled.compiling import Flags, Floats, Ints, inlined, making, released
 from solvers.jtree.compiled.cost import stepping, weighted
 from solvers.jtree.compiled.kept import TAKEN, WORK, Kept, Streams, as_input, between, kept_cost, keys_from, missing, offer, share, smallest_beside
 from solvers.jtree.compiled.sets import lowest
@@ -155,7 +155,7 @@ def family_room(most: int, words: int, cached: bool = False) -> Family:
     )
 
 
-@compiled
+@inlined
 def unions_of_family(family: Family, m: int) -> None:
     """The figures of every union of the first m blocks. Those that are not connected have some too, but no pipeline comes to one."""
     for k in range(m):
@@ -188,7 +188,7 @@ def candidates(kept: Kept, streams: Streams, family: Family, a: int, limit: floa
     return many
 
 
-@compiled
+@inlined
 def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many: int) -> None:
     """Make set b the family's block number m, and work out its joins with the others and with all candidates; but for the first block only with those
     that are usable, and −1 says of the others that they are so no more."""
@@ -233,7 +233,7 @@ def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many
             family.firsts[m, c] = size[b] * size[other] * row[c] * look_between(kept, streams, family, m, c)
 
 
-@released
+@inlined
 def ways_out(kept: Kept, family: Family, m: int, many: int) -> None:
     """For every union of the first m blocks: the smallest join of it with a usable candidate."""
     full = (1 << m) - 1
@@ -253,7 +253,7 @@ def ways_out(kept: Kept, family: Family, m: int, many: int) -> None:
                     to_leave[u], leaving[u] = joined, c
 
 
-@released
+@inlined
 def least_of_family(kept: Kept, family: Family, m: int, made: float) -> float:
     """What the first m blocks cost at least in any larger family, whose other blocks are usable candidates: a pipeline goes on inside the family
     until it leaves by one of them, and what follows then counts for nothing. `best` says by which, −1 where it does not leave early."""
@@ -277,7 +277,7 @@ def least_of_family(kept: Kept, family: Family, m: int, made: float) -> float:
     return float(low)
 
 
-@compiled
+@inlined
 def list_usable(kept: Kept, family: Family, m: int, many: int, limit: float, made: float) -> bool:
     """Which candidates may join the first m blocks within the limit, and what each adds at least. Whether there are any."""
     left = limit - family.total[m]
@@ -295,7 +295,7 @@ def list_usable(kept: Kept, family: Family, m: int, many: int, limit: float, mad
     return some
 
 
-@compiled
+@inlined
 def most_wanted(kept: Kept, family: Family, m: int, many: int) -> int:
     """The usable candidate to branch on: by which the block with most to gain leaves; else any that is next to the family; −1 where none is."""
     most, wanted = -1.0, -1
@@ -310,7 +310,7 @@ def most_wanted(kept: Kept, family: Family, m: int, many: int) -> int:
     return int(wanted)
 
 
-@compiled
+@inlined
 def mark_last(kept: Kept, streams: Streams, family: Family, m: int, many: int, limit: float) -> bool:
     """Which candidates may be the last block of a join within the limit, so that its output counts as well. Whether any may."""
     pace, some = 0.0, False
@@ -331,7 +331,7 @@ def mark_last(kept: Kept, streams: Streams, family: Family, m: int, many: int, l
     return some
 
 
-@compiled
+@inlined
 def drop_dear(family: Family, many: int, least: float, limit: float) -> None:
     """Drop the candidates that no join within the limit has; `least` is what the blocks so far cost at least. One that cannot be the last comes
     with another one."""
@@ -348,7 +348,7 @@ def drop_dear(family: Family, many: int, least: float, limit: float) -> None:
             family.usable[c] = least + family.low[c] + another <= limit
 
 
-@released
+@inlined
 def branch(kept: Kept, streams: Streams, family: Family, depth: int, many: int, limit: float) -> None:
     """Open branching number `depth`: on which candidate, if any larger family than this one may be within the limit."""
     m, made = family.blocks_at[depth], streams.weights.join + streams.weights.probe
@@ -386,7 +386,7 @@ def branch(kept: Kept, streams: Streams, family: Family, depth: int, many: int, 
         family.about[depth] = most_wanted(kept, family, m, many)
 
 
-@compiled
+@inlined
 def pipelines(streams: Streams, family: Family, m: int) -> tuple[float, float]:
     """Of a join of the family's first m blocks, in the best orders: what the first probe of every pipeline costs, and what all of them do."""
     unions_of_family(family, m)
@@ -398,7 +398,7 @@ def pipelines(streams: Streams, family: Family, m: int) -> tuple[float, float]:
     return first, every
 
 
-@compiled
+@inlined
 def price(kept: Kept, streams: Streams, family: Family, m: int, limit: float) -> bool:
     """Offer the join of the family's m blocks where it is within the limit. False where there is no room."""
     made = streams.weights.join + streams.weights.probe

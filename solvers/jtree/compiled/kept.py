@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, making, released
+from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, inlined, making, released
 from solvers.jtree.compiled.cost import Weights, weighted
 from solvers.jtree.compiled.key_classes import KeyClasses, rarest_key
 from solvers.jtree.compiled.sets import MAX_BITS, lowest
@@ -166,7 +166,7 @@ def pop(heap: Ints, cost: Floats, many: int) -> None:
     heap[k], cost[k] = item, value
 
 
-@compiled
+@inlined
 def share(one: Ints, a: int, other: Ints, b: int) -> bool:
     """Whether row a of one array of sets and row b of another have a stream in common."""
     common = 0
@@ -175,7 +175,7 @@ def share(one: Ints, a: int, other: Ints, b: int) -> bool:
     return common != 0
 
 
-@compiled
+@inlined
 def between(streams: Streams, mask: Ints, a: int, b: int) -> float:
     """The product of the selectivities between two sets."""
     first, ends, selectivity = streams.first, streams.ends, streams.selectivity
@@ -192,7 +192,7 @@ def between(streams: Streams, mask: Ints, a: int, b: int) -> float:
     return product
 
 
-@compiled
+@inlined
 def keys_from(streams: Streams, mask: Ints, a: int, b: int) -> float:
     """At least so many new keys a second has a lookup by what A has, of a run with B in it; infinity where there is none."""
     keys = streams.keys
@@ -311,7 +311,7 @@ def look_at_keys(kept: Kept, streams: Streams, s: int) -> None:
         kept.rarest[s] = rarest_key(streams.keys, kept.mask[s])
 
 
-@compiled
+@inlined
 def missing(kept: Kept, s: int, new_keys: float) -> float:
     """The share of a set's lookups that miss at least, where so many of their keys are new a second."""
     lookups, new = kept.size[s] * kept.pace[s], max(new_keys, kept.rarest[s])
@@ -333,7 +333,7 @@ def note(kept: Kept, s: int, cost: float, size: float) -> bool:
     return True
 
 
-@compiled
+@inlined
 def smallest_beside(kept: Kept, s: int, most: float) -> float:
     """The smallest join of a set with one that is taken and costs no more than this."""
     step = kept.stair[s]

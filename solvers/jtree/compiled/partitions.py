@@ -292,7 +292,7 @@ def next_partition(sets: Sets, prices: Prices, ahead: Floats, blocks: Blocks, in
         if misses(stair, fits(sets, prices, ahead, blocks, inside, walk, place), m, o):
             continue
         if rest == 0:
-            return depth + 1
+            return int(depth) + 1
         walk.e[depth + 1], walk.m[depth + 1], walk.o[depth + 1] = walk.e[depth] + blocks.bound[block], m, o
         go_on_with(sets, inside, walk, depth + 1, rest)
 
