@@ -30,11 +30,11 @@ from solvers.model.graph import bits
 __all__ = ["MOST_SECONDS", "STEPS_PER_SECOND", "Cheapest", "Effort", "cheapest", "streams_of"]
 
 BETTER = 1.0 - 1e-10  # of the excess of the plan that is known: what is not better by so much is not looked for
-STEPS_PER_SECOND = 20_000_000  # of work, by the seconds granted: about as many
+STEPS_PER_SECOND = 32_000_000  # of work, by the seconds granted: about as many
 FIRST_STEPS = 0.3  # of the work, for the limit that the known plan sets: with less, chains of 12 with caches end just before their proof
 LOWEST, HIGHER = 0.25, 1.3  # the first lower limit, of the known plan's excess, and the next, of the bound: work grows much faster than limits do
 HALF = 0.5  # of the way from the bound to a limit that was too much, while no search has ended; and of the work that is left, for one limit
-MEANT = 0.3  # of the work that is left, what a limit is meant to take: twice that it may come to
+MEANT, MOST = 0.6, 0.95  # of the work that is left: what a limit that follows from two others is meant to take, and what it may come to
 MOST_OF_WAY = 0.8  # from a limit whose search ended to one whose search did not
 LEAST_GROWTH = 2.0  # of the work, as a power of the limit: less was seen of small searches alone
 NEAR = 0.7  # of the known plan's excess: a bound from which its limit may be searched, though one before was too much
@@ -128,7 +128,7 @@ def cheapest(
         limit = guess.limit(search.bound, work)
         if limit - search.bound <= CLOSE * known:
             break
-        ended = search.run(limit * BETTER, int(work * HALF))
+        ended = search.run(limit * BETTER, int(work * (MOST if len(guess.below) > 1 else HALF)))
         guess.saw(limit, search.work, ended)
         work -= search.work
         # Where joins that are too wide to look at cost less than the limit, a higher one says no more.

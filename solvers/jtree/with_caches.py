@@ -33,7 +33,7 @@ from solvers.model.cost import CostModel
 __all__ = ["LeastWithCaches", "key_classes", "least_with_caches"]
 
 SHARE = 0.8  # of the time that is left; the rest is for choosing caches, and for ranges of validity where predicates are thousands
-WORK_SHARE = 0.6  # of the time granted: so much work, which seldom takes longer than what is left
+WORK_SHARE = 0.45  # of the time granted: so much work, which seldom takes longer than what is left
 SOON = 1.0  # seconds granted, the default, up to which small graphs are answered soon
 CLOSE = 0.05  # a gap up to which it is not tried in those, where a plan is wanted soon
 MOST_PREDICATES = 6_000  # beyond which listing what caches are looked up by takes longer than the search may
