@@ -24,7 +24,7 @@ from solvers.jtree.compiled.climbing import MOST_E, Stair, bought_by, misses
 from solvers.jtree.compiled.compiling import Floats, Ints, inlined, making
 from solvers.jtree.compiled.cost import Prices, rounded, scanning, stepping
 from solvers.jtree.compiled.orders import DENSE_INPUTS, Scratch, mjoin_excess, scratch_for, wide_mjoin_excess
-from solvers.jtree.compiled.sets import Sets, find, lowest, popcount
+from solvers.jtree.compiled.sets import Sets, lowest, place_of, popcount
 
 __all__ = [
     "NO_MORE",
@@ -142,7 +142,7 @@ def blocks_inside(sets: Sets, lists: Lists, made: float, inside: Inside, whole: 
                         filled += 1
     inside.begin[n * width] = filled
     for k in range(filled):
-        less = find(sets.keys, sets.places, sets.multiplier, sets.shift, whole & ~sets.mask[inside.block[k]])
+        less = place_of(sets, whole & ~sets.mask[inside.block[k]])
         inside.less[k] = less
         inside.lack[k] = made * sets.partial[less] if less >= 0 else np.inf
         streams = sets.mask[inside.block[k]]
@@ -221,7 +221,7 @@ def fits(sets: Sets, prices: Prices, ahead: Floats, blocks: Blocks, inside: Insi
         other = walk.block[a]
         walk.first[depth, a] = walk.first[depth - 1, a]
         if sets.around[other] & sets.mask[block]:
-            both = find(sets.keys, sets.places, sets.multiplier, sets.shift, sets.mask[other] | sets.mask[block])
+            both = place_of(sets, sets.mask[other] | sets.mask[block])
             cost = walk.made * sets.partial[both]
             first = min(first, cost + scanning(sets, prices, block, other))
             walk.first[depth, a] = min(walk.first[depth, a], cost + scanning(sets, prices, other, block))

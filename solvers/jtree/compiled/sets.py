@@ -67,7 +67,7 @@ def find(keys: Ints, places: NDArray[np.int32], multiplier: int, shift: int, mas
 
 @compiled
 def place_of(sets: Sets, mask: int) -> int:
-    """`find` in a whole table. In the innermost loops `find` itself is faster: reading a field of a tuple counts a reference."""
+    """`find` in a whole table."""
     return find(sets.keys, sets.places, sets.multiplier, sets.shift, mask)
 
 

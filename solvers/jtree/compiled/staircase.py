@@ -57,11 +57,10 @@ def lighter(ms: Floats, count: int, m: float) -> int:
 @released
 def dominated(es: Floats, ms: Floats, os: Ints, count: int, e: float, m: float, o: int) -> bool:
     """Whether a staircase (e rising, m falling) has a point at least as good in both, and in operators where both are equal."""
-    low = up_to(es, count, e)
-    # One way out and no `or`: on each way out of a function numba counts references to its arrays, which took most of the search's time.
-    place = max(low - 1, 0)
-    worse = (es[place] < e) | (ms[place] < m) | (os[place] <= o)
-    return bool((low > 0) & (ms[place] <= m) & worse)
+    place = up_to(es, count, e) - 1
+    if place < 0 or ms[place] > m:
+        return False
+    return bool(es[place] < e or ms[place] < m or os[place] <= o)
 
 
 @released
