@@ -27,7 +27,7 @@ from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED, ROUNDING, SUMMED
 from solvers.jtree.lower_bound import cpu_lower_bound, largest_factor, memory_lower_bound
 from solvers.jtree.search import Found, Problem
-from solvers.model.cost import CostModel, least_steps, stepping
+from solvers.model.cost import CostModel
 from solvers.model.graph import JoinGraph
 
 __all__ = ["Least", "can_exist", "least_cpu", "least_of_all", "no_cache_pays", "with_caches_allowed"]
@@ -58,9 +58,7 @@ def least_cpu(model: CostModel) -> float:
     """The CPU of what every plan has to do: keep the windows, make the results and take the least probe steps."""
     if model.graph.tables:
         return cpu_lower_bound(model) / SUMMED
-    keeping = min(model.costs.append, model.costs.insert + model.costs.delete)
-    steps = stepping(model.costs, least_steps(model.graph))
-    return math.fsum([model.costs.join * model.rate(model.graph.all), steps, *(keeping * rate for rate in model.graph.rates)]) / SUMMED
+    return math.fsum(model.paid_by_all()) / SUMMED
 
 
 def no_cache_pays(problem: Problem, tree: Found, least: float, worth: float = ROUNDING) -> bool:

@@ -32,7 +32,7 @@ from solvers.caches.select.program import Candidate, Program, cheapest_cover
 from solvers.common.deadline import Deadline
 from solvers.jtree.choice import overload
 from solvers.jtree.search import Found, Problem, make_join
-from solvers.model.cost import CostModel, PricedTree, stepping
+from solvers.model.cost import CostModel, PricedTree
 from solvers.model.point import Caps, Point
 from solvers.model.probe_order import Orders
 from solvers.model.sensitivity import headroom
@@ -310,7 +310,7 @@ def _least_cpu(model: CostModel, priced: PricedTree) -> float:
         if len(join.blocks) == 2:
             total.append(join.cpu)
         else:
-            total += [stepping(model.costs, sum(map(len, join.orders))), *(state.cpu for state in join.states)]
+            total += [join.steps, *(state.cpu for state in join.states)]
             total.append(model.costs.join * priced.sizes[node.mask] * model.per_second(node.mask))
     return math.fsum(total)
 

@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from solvers.caches.figures import Figures, update_cost
+from solvers.caches.figures import Figures, Traffic, processing, update_cost
 from solvers.caches.joint_orders import CacheableJoin
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import SUMMED, SUMMED_DOWN
@@ -209,9 +209,7 @@ def _most_benefit(join: CacheableJoin, k: int, visited: int, segment: int) -> fl
         return 0.0
     replaced, results = cost * join.per_second[k], model.size(join.streams[visited | segment]) * join.per_second[k]
     miss = min(1.0, _least_new_keys(attributes, key) / lookups) / SUMMED
-    costs = model.costs
-    proc = lookups * costs.probe + (1.0 - miss) * costs.join * results + miss * (replaced + results * update_cost(model))
-    return max(0.0, (replaced - proc) * SUMMED)
+    return max(0.0, (replaced - processing(model, Traffic(lookups, results, replaced), miss)) * SUMMED)
 
 
 def _least_new_keys(attributes: Attributes, key: Key) -> float:

@@ -17,11 +17,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from solvers.caches.figures import Figures, Traffic, figures
+from solvers.caches.figures import Figures, Traffic, figures, update_cost
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED_DOWN
 from solvers.model.attributes import Attributes
-from solvers.model.cost import CostModel
+from solvers.model.cost import CostModel, going_on, probing
 from solvers.model.graph import bits
 from solvers.model.probe_order import Orders
 
@@ -65,8 +65,8 @@ class CacheableJoin:
         """What a probe costs, per completion a second of the arriving input."""
         model, costs = self.model, self.model.costs
         size, block = model.size(self.streams[visited]), self.blocks[target]
-        weight = costs.probe if model.graph.hashable(self.streams[visited], block) else costs.probe + costs.scan * model.size(block)
-        return size * weight + model.size(self.streams[visited | 1 << target]) * costs.join
+        hashed = model.graph.hashable(self.streams[visited], block)
+        return going_on(probing(costs, hashed, model.size(block)), size, costs.join, model.size(self.streams[visited | 1 << target]))
 
     def run(self, visited: int, segment: int) -> tuple[float, tuple[int, ...]]:
         """The cheapest order of the probes of a segment after `visited`; infinity where it takes a cross product."""
@@ -170,7 +170,7 @@ def joint_orders(model: CostModel, attributes: Attributes, blocks: tuple[int, ..
     if not 3 <= len(blocks) <= MAX_INPUTS:
         return None
     join = CacheableJoin(model, attributes, blocks)
-    update = model.costs.insert + model.costs.delete
+    update = update_cost(model)
     every = [element for element in join.elements() if join.could_pay(element, update)]
     if not every or math.fsum(join.path(k, frozenset(every), free=True)[0] for k in range(len(blocks))) >= limit:
         return None

@@ -36,8 +36,12 @@ __all__ = [
     "PricedState",
     "PricedTree",
     "Term",
+    "going_on",
     "keeping",
+    "least_keeping",
     "least_steps",
+    "probe_steps",
+    "probing",
     "scanning",
     "side",
     "stepping",
@@ -102,6 +106,8 @@ class PricedJoin:
     terms: Sequence[Term]
     exact: tuple[float, ...]
     """A few numbers that add up to the exact sum of the terms, without rounding; of a wide join in a large graph its CPU alone."""
+    steps: float
+    """What its probe steps cost, whatever their rows."""
     asked: Asked = ()
 
 
@@ -150,9 +156,19 @@ def keeping(costs: Costs, indexed: bool, kept: float) -> float:
     return times(costs.insert + costs.delete if indexed else costs.append, kept)
 
 
+def least_keeping(costs: Costs) -> float:
+    """The least that keeping a tuple costs."""
+    return min(keeping(costs, True, 1.0), keeping(costs, False, 1.0))
+
+
 def stepping(costs: Costs, steps: int) -> float:
     """What so many probe steps cost, whatever their rows."""
     return times(costs.step, steps)
+
+
+def probe_steps(inputs: int, tables: int = 0) -> int:
+    """The probe steps of a join of so many inputs, so many of which are tables: tables have no pipelines."""
+    return (inputs - tables) * (inputs - 1)
 
 
 def least_steps(graph: JoinGraph) -> int:
@@ -164,6 +180,17 @@ def least_steps(graph: JoinGraph) -> int:
 def scanning(costs: Costs, hashed: bool, arriving: float, size: float) -> float:
     """What `arriving` probes a second of a state of `size` tuples cost beyond the probe itself: nothing by hash, else every tuple."""
     return 0.0 if hashed else times(costs.scan, arriving * size)
+
+
+def probing(costs: Costs, hashed: bool, size: float) -> float:
+    """What one tuple's probe of a state of `size` tuples costs, by hash or by a scan."""
+    return costs.probe + scanning(costs, hashed, 1.0, size)
+
+
+def going_on(per_tuple: float, size: float, join: float, made: float) -> float:
+    """A probe step per 1/T of the arriving input: each of `size` tuples costs `per_tuple`, and each of those `made` costs `join`. Whoever orders
+    probes asks here, millions of times."""
+    return (size * per_tuple if per_tuple else 0.0) + (made * join if join else 0.0)
 
 
 def side(costs: Costs, indexed: bool, kept: float, arriving: float, size: float, produced: float = 0.0) -> float:
@@ -252,6 +279,12 @@ class CostModel:
     @cached_property
     def _leaves_bytes(self) -> float:
         return total(w * b for w, b in zip(self.graph.window_tuples, self.graph.tuple_bytes, strict=True))
+
+    def paid_by_all(self) -> list[float]:
+        """What every plan without tables pays: making the results, the least probe steps, and for each stream the least of keeping it."""
+        graph, least = self.graph, least_keeping(self.costs)
+        results = times(self.costs.join, self.rate(graph.all))
+        return [results, stepping(self.costs, least_steps(graph)), *(least * rate for rate in graph.rates)]
 
     def hashed_in_binary(self, probing: int, probed: int, sizes: Mapping[int, float] | None = None) -> bool:
         """Whether, in a binary join, `probing` finds its partners in the state of `probed` by hash; else by a nested loop.
@@ -351,6 +384,7 @@ class CostModel:
             exact[0] if exact else 0.0,
             tuple(terms),
             exact,
+            steps,
             asked,
         )
 

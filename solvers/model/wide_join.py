@@ -247,6 +247,7 @@ def price_wide_join(model: CostModel, blocks: Sequence[int], orders: Sequence[Se
         cpu_of_all,
         WideTerms(layout, hashed, (probing, joining, scanning), np.array(kept), steps),
         (cpu_of_all,),
+        steps,
     )
 
 
