@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from models.request import MAX_STREAMS, MAX_TIME_LIMIT
+from models.faults import MAX_STREAMS
+from models.request import MAX_TIME_LIMIT
 
 __all__ = ["Settings", "SettingsError", "settings_from", "settings_table"]
 

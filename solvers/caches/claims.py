@@ -30,9 +30,9 @@ from solvers.jtree.search import Found, Problem
 from solvers.model.cost import CostModel
 from solvers.model.graph import JoinGraph
 
-__all__ = ["Least", "can_exist", "least_cpu", "least_of_all", "no_cache_pays", "with_caches_allowed"]
+__all__ = ["TOGETHER_STREAMS", "Least", "can_exist", "least_cpu", "least_of_all", "no_cache_pays", "with_caches_allowed"]
 
-SMALL = 6  # streams up to which `together` finds the best plan itself
+TOGETHER_STREAMS = 6  # up to which `together` chooses trees, orders and caches at once
 LEAST_INPUTS = 3  # of a join with a cache: a cached run has two probes or more
 
 
@@ -112,7 +112,7 @@ def least_of_all(problem: Problem, tree: Found, deadline: Deadline) -> Least:
     # Of a plan that does not fit, the bound is that of all plans, whatever their memory.
     found = least_cpu_of_all(problem.model, problem.attributes, enough * ROUNDED, deadline, caps.memory_bytes if fits else math.inf)
     known = Least(least).or_more(found or 0.0)
-    if known.cpu * ROUNDED >= enough or len(problem.model.graph) <= SMALL:
+    if known.cpu * ROUNDED >= enough or len(problem.model.graph) <= TOGETHER_STREAMS:
         return known
     from solvers.jtree.with_caches import least_with_caches  # the same
 

@@ -24,7 +24,7 @@ from models.request import CacheMode, Objective
 from solvers.caches.answers import answer_candidates
 from solvers.caches.cached_plan import CachedPlan, cached_plan
 from solvers.caches.candidates import CacheCandidate, Pipelines, prefix_candidates, program_of
-from solvers.caches.claims import can_exist, least_cpu
+from solvers.caches.claims import TOGETHER_STREAMS, can_exist, least_cpu
 from solvers.caches.global_caches import global_candidates
 from solvers.caches.joint_orders import joint_orders
 from solvers.caches.select.branch_and_bound import branch_and_bound
@@ -45,7 +45,6 @@ __all__ = ["WORTH", "Known", "cached_frontier", "caches_in_plans", "chosen_toget
 
 MAX_TREES = 6  # of the frontier, by rising CPU, beside the one with the least memory
 MAX_UNBOUNDED_TREES = 2  # the same for objectives under which no tree can be ruled out beforehand
-TOGETHER_STREAMS = 6  # up to which trees, orders and caches are chosen together
 FRONTIER_STREAMS = 5  # up to which the whole frontier takes a millisecond or two
 MAX_PARTIAL = 24  # candidates that are also tried with a share of their memory
 MAX_NODES = 100  # of the exact selection: a tenth of a second; beyond, the best choice found

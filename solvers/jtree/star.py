@@ -23,7 +23,7 @@ import numpy as np
 from models.plan import Proof
 from models.request import Objective
 from solvers.common.deadline import Deadline
-from solvers.common.tolerances import ROUNDING, SUMMED_DOWN
+from solvers.common.tolerances import ROUNDING, SUMMED, SUMMED_DOWN
 from solvers.jtree.compiled.compiling import Floats
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.stars import ENDED, Labels, Leaves, chains_of_star, label_room
@@ -45,7 +45,6 @@ MOST_LABELS = 200_000
 WORK = 20_000_000  # steps of each search: about half a second
 HUGE = 1e200  # an excess from which sizes may leave the range of a double
 NEAR = 1e-3  # of the CPU between a bound and a plan, which searches over all connected sets seldom have for a star of this size
-ROOM = 1.0 + 1e-12  # of the cap on memory, for rounding: whether a plan fits is decided on its priced figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ def best_of_star(model: CostModel, deadline: Deadline, cap: float = math.inf) ->
     leaves, kinds = _leaves(ledger, hub, math.isfinite(cap))
     if _sets(kinds) > MAX_SETS or not all(0.0 < growth < HUGE for growth in kinds.growth):
         return None
-    limits = np.array([HUGE, (cap - model.leaves_bytes()) * ROOM])
+    limits = np.array([HUGE, (cap - model.leaves_bytes()) * SUMMED])  # whether a plan fits is decided on its priced figures
     made = _searched(kinds, limits, deadline)
     if made is None:
         return None

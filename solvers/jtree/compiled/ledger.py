@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 
@@ -25,10 +24,9 @@ from solvers.jtree.compiled.unions import Between, Unions, between, greedy, join
 from solvers.jtree.orders import best_orders
 from solvers.model.cost import CostModel, least_keeping, probe_steps, stepping
 from solvers.model.graph import bits
+from solvers.model.probe_order import Orders
 
 __all__ = ["MAX_EXACT_INPUTS", "Ledger", "Orders"]
-
-Orders: TypeAlias = tuple[tuple[int, ...], ...]
 
 MANY_BLOCKS = 60  # of a join, from which its pairs are not counted one by one
 MAX_EXACT_INPUTS = 12  # a backward pass over 4096 unions; wider joins are ordered greedily
