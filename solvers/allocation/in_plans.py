@@ -38,8 +38,9 @@ from solvers.common import words
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED, ROUNDED_DOWN, SUMMED
 from solvers.jtree.search import Found, Problem, Shape, shape_of, structure_key
-from solvers.model.cost import CostModel, PricedTree, total
+from solvers.model.cost import CostModel, PricedTree
 from solvers.model.graph import JoinGraph, bits
+from solvers.model.operations import total
 from solvers.model.point import Caps, Point, point_of
 from solvers.model.sensitivity import headroom
 from solvers.model.tree import Join, Tree

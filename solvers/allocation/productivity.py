@@ -28,8 +28,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from models.request import Costs
-from solvers.model.cost import CostModel, PricedJoin, PricedTree, keeping, least_keeping, probe_steps, probing, stepping, times
+from solvers.model.cost import CostModel, PricedJoin, PricedTree
 from solvers.model.graph import JoinGraph, bits
+from solvers.model.operations import keeping, least_keeping, probe_steps, probing, stepping, times
 from solvers.model.probe_order import best_join
 from solvers.model.wide_join import WideTerms, probing_along, sizes_along
 

@@ -21,8 +21,9 @@ from solvers.caches.figures import Figures, Traffic, figures, update_cost
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED_DOWN
 from solvers.model.attributes import Attributes
-from solvers.model.cost import CostModel, going_on, probing
+from solvers.model.cost import CostModel
 from solvers.model.graph import bits
+from solvers.model.operations import going_on, probing
 from solvers.model.probe_order import Orders
 
 __all__ = ["MAX_INPUTS", "CacheableJoin", "joint_orders"]

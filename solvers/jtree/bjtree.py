@@ -27,8 +27,9 @@ from solvers.jtree.components import join_components, sum_of_staircases
 from solvers.jtree.search import ALL_TREES, Found, Problem, Shape, both, make_join, tree_of_joins
 from solvers.jtree.table_sizes import HASTY_SETS, MAX_SETS
 from solvers.model.connected import connected_pairs
-from solvers.model.cost import CostModel, probe_steps, side, stepping
+from solvers.model.cost import CostModel
 from solvers.model.graph import bits
+from solvers.model.operations import probe_steps, side, stepping
 from solvers.model.point import Caps, Point, point_of
 from solvers.model.staircase import undominated
 from solvers.model.tree import Tree

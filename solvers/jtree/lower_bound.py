@@ -41,8 +41,9 @@ from models.request import Objective
 from solvers.common.deadline import NEVER, Deadline
 from solvers.common.tolerances import ROUNDED_DOWN, SUMMED_DOWN
 from solvers.jtree.search import Problem
-from solvers.model.cost import CostModel, least_keeping, least_steps, stepping
+from solvers.model.cost import CostModel
 from solvers.model.graph import JoinGraph, bits
+from solvers.model.operations import least_keeping, least_steps, stepping
 from solvers.model.point import Caps
 
 __all__ = ["cpu_lower_bound", "headroom_upper_bound", "huffman", "largest_factor", "memory_lower_bound", "relaxed_bound", "smallest_joins"]

@@ -23,8 +23,9 @@ from dataclasses import dataclass
 
 from solvers.common.deadline import NEVER, Deadline
 from solvers.common.tolerances import TIED
-from solvers.model.cost import CostModel, PricedJoin, going_on, probing
+from solvers.model.cost import CostModel, PricedJoin
 from solvers.model.graph import DENSE, Edge, JoinGraph, bits
+from solvers.model.operations import going_on, probing
 
 __all__ = ["TIED", "Orders", "best_join", "best_orders", "orders_by_rank", "orders_by_unions"]
 

@@ -23,8 +23,9 @@ from models.plan import (
 from models.request import Objective, Query, Resources
 from solvers.common.gap import gap_between
 from solvers.jtree.search import Found, Problem
-from solvers.model.cost import PricedProbe, PricedTree, stepping
+from solvers.model.cost import PricedProbe, PricedTree
 from solvers.model.graph import JoinGraph, bits
+from solvers.model.operations import stepping
 from solvers.model.sensitivity import headroom, validity
 from solvers.model.tree import Join, Tree
 from solvers.model.wide_join import WideProbes

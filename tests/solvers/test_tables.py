@@ -25,8 +25,9 @@ from solvers.jtree.search import Problem
 from solvers.jtree.tables.joins import orders_of, ways
 from solvers.jtree.tables.shapes import first_points
 from solvers.model.binding import check_bound
-from solvers.model.cost import CostModel, least_steps
+from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
+from solvers.model.operations import least_steps
 from solvers.model.tree import joins
 from solvers.planner import plan
 from solvers.replan import replan

@@ -22,8 +22,9 @@ from solvers.jtree.compiled.compiling import Floats, Ints
 from solvers.jtree.compiled.cost import weights_of
 from solvers.jtree.compiled.unions import Between, Unions, between, greedy, join_of_unions, order_scratch, size_of, unions_of
 from solvers.jtree.orders import best_orders
-from solvers.model.cost import CostModel, least_keeping, probe_steps, stepping
+from solvers.model.cost import CostModel
 from solvers.model.graph import bits
+from solvers.model.operations import least_keeping, probe_steps, stepping
 from solvers.model.probe_order import Orders
 
 __all__ = ["MAX_EXACT_INPUTS", "Ledger", "Orders"]

@@ -24,8 +24,9 @@ from typing import NamedTuple
 from solvers.common.deadline import NEVER, Deadline
 from solvers.common.tolerances import TIED
 from solvers.jtree.search import spread
-from solvers.model.cost import CostModel, PricedJoin, going_on, keeping, probe_steps, probing, stepping, times
+from solvers.model.cost import CostModel, PricedJoin
 from solvers.model.graph import Offer, bits
+from solvers.model.operations import going_on, keeping, probe_steps, probing, stepping, times
 from solvers.model.probe_order import Orders
 from solvers.model.staircase import undominated
 from solvers.model.tree import Asked
