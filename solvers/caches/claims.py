@@ -62,8 +62,8 @@ def least_cpu(model: CostModel) -> float:
 
 
 def no_cache_pays(problem: Problem, tree: Found, least: float, worth: float = ROUNDING) -> bool:
-    """Whether the tree is, but for the share `worth`, as good by its CPU as any plan with caches could be, or nothing fits with caches either;
-    `least` is the CPU that all plans need."""
+    """Whether caches need not be looked for: the CPU of the tree is above what all plans need (`least`) by no more than the share `worth`, or nothing
+    fits with caches either."""
     if not problem.caps.admit(tree.best):
         return nothing_can_fit(problem, least)
     return problem.objective is Objective.MIN_CPU and tree.best.cpu <= least * (1.0 + worth)
@@ -99,7 +99,8 @@ class Least:
 
 
 def least_of_all(problem: Problem, tree: Found, deadline: Deadline) -> Least:
-    """A lower bound of the CPU of all plans, worked out as far as it matters: under the objective, and where the cap on CPU decides."""
+    """A lower bound of the CPU of all plans. A close one takes time, and is only worked out where it decides something: whether the tree has the
+    least CPU where that is asked for, or whether any plan keeps the cap on CPU where the tree does not fit."""
     least, caps = least_cpu(problem.model), problem.caps
     fits = caps.admit(tree.best)
     enough = tree.best.cpu if fits else caps.cpu
@@ -149,7 +150,8 @@ def with_caches_allowed(problem: Problem, tree: Found, best: Found, value: float
 
 
 def _with_answers_allowed(problem: Problem, tree: Found, best: Found, value: float, deadline: Deadline) -> Found:
-    """The same where a plan could keep answers of tables and nothing else: it needs at least what the best plan needs where all are known."""
+    """As `with_caches_allowed`, for queries in which answers of tables are all that a cache could hold: no plan needs less than the best plan of the
+    model in which all answers are known already (`as_if_known`)."""
     from solvers.jtree.exact import exact  # numba takes a while to import; the search has done so
 
     known = exact(replace(problem, model=as_if_known(problem.model)), deadline)

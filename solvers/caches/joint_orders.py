@@ -7,7 +7,7 @@ with an edge for every probe and an edge for every cache, and paths that avoid w
 uses come out together, exactly. Which joins are cached is found by adding and removing one at a time while that
 lowers the total.
 
-Guarantee: orders and uses are optimal for the joins that are cached; which are is a local optimum, never worse than no
+Guarantee: orders and uses are the best for the joins that are cached. Which joins are cached is a local optimum, never worse than no
 caches at all. Complexity: O(2^m · m) per path, so up to MAX_INPUTS inputs; O(2^m) paths per step of the search.
 """
 
@@ -63,7 +63,7 @@ class CacheableJoin:
         self.steps = [[(target, union | 1 << target, self.step(union, target)) for target in bits(self.next[union])] for union in range(1 << m)]
 
     def step(self, visited: int, target: int) -> float:
-        """What a probe costs, per completion a second of the arriving input."""
+        """What going on to `target` costs per 1/T of the arriving input, making the results included."""
         model, costs = self.model, self.model.costs
         size, block = model.size(self.streams[visited]), self.blocks[target]
         hashed = model.graph.hashable(self.streams[visited], block)

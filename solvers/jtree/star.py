@@ -1,10 +1,10 @@
 """Stars, for which exact search over all connected sets would take too long: the best plan, or one that is nearly.
 
-Problem: of the join trees of a star within a cap on memory the one of least CPU. Method: chains of sets of leaves (`compiled.stars`), of which few
-are enough where keeping a state costs the same in every join. In a join of two a state may go without an index, so it does not quite; two searches
-over the same few sets close in on the best plan. One counts what each state costs at least in any join, and is a bound of all plans. The other
-counts what each costs in its own join, and is a plan. Where no state is better off without an index, or what it would save is below all digits that
-count, they agree.
+Problem: of the join trees of a star within a cap on memory the one of least CPU. Method: chains of sets of leaves (`compiled.stars`). If keeping a
+state cost the same in every join, few sets would be enough. It nearly does: only in a join of two may a state go without an index. So two searches
+over the same few sets close in on the best plan. The first counts what each state costs at least in any join, and gives a bound of all plans; the
+second counts what each costs in its own join, and gives a plan. They agree where no state is better off without an index, or where what it would
+save is below all digits that count.
 
 Valid: a leaf's state is kept with an index, or scanned by every tuple of the hub's set that it is joined with. No such set has a rate below the
 hub's window times all growths below 1, over the hub's T. A set's state is scanned by leaves, none of which has a lower rate than the slowest.
@@ -35,10 +35,8 @@ from solvers.model.point import Point, point_of
 
 __all__ = ["BestOfStar", "best_of_star", "star"]
 
-SMALLEST, TABLED = (
-    13,
-    16,
-)  # streams; of fewer than the first, exact search over all connected sets ends in milliseconds and says more; up to the second it mostly ends
+SMALLEST = 13  # streams: with fewer, exact search over all connected sets ends in milliseconds, and says more
+TABLED = 16  # streams up to which that search mostly ends
 LARGEST_STAR = 24  # streams: a table of as many sets as there are sets of leaves
 MAX_SETS = 20_000  # of leaves, as many of each kind as one likes: a tenth of a second
 MOST_LABELS = 200_000
