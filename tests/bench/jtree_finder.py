@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solvers.jtree.compiled.compiling import released
+from solvers.jtree.compiled.compiling import making
 from solvers.jtree.compiled.cost import Prices, binary_excess, kept_bytes, kept_excess
 from solvers.jtree.compiled.orders import mjoin_excess, scratch_for
 from solvers.jtree.compiled.sets import Sets, lowest
@@ -19,7 +19,7 @@ from solvers.model.point import Caps
 __all__ = ["jtree_finder"]
 
 
-@released
+@making
 def all_plans(sets: Sets, prices: Prices, cap_e: float, cap_m: float, room: int) -> tuple[int, float, float]:
     """How many plans of all streams are within the caps (−1: no room for their sub-plans), and their least excess CPU and bytes."""
     total, n = sets.mask.size, sets.n
