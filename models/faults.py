@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 __all__ = [
+    "MAX_STREAMS",
     "Fault",
     "check_operators",
     "check_plans",
@@ -33,7 +34,7 @@ T = TypeVar("T")
 Location = tuple[str | int, ...]
 Fault = tuple[Location, str]
 
-MAX_INPUTS = 200  # the contract's limit of streams and tables together
+MAX_STREAMS = 200  # the contract's limit, of streams alone and of streams and tables together
 MAX_FAULTS = 100  # nobody mends more at a time, and a body of garbage must not become a megabyte of answer
 
 
@@ -100,8 +101,8 @@ def check_query(query: Any) -> Iterator[Fault]:
                 known.setdefault(name, entry)
                 places.setdefault(name, f"{kind}/{i}")
             yield from _check_windows(i, entry) if kind == "streams" else _check_accesses(i, entry)
-    if _items(query, "tables") and len(known) > MAX_INPUTS:
-        yield ("tables",), f"streams and tables are at most {MAX_INPUTS} together, got {len(known)}"
+    if _items(query, "tables") and len(known) > MAX_STREAMS:
+        yield ("tables",), f"streams and tables are at most {MAX_STREAMS} together, got {len(known)}"
     for i, predicate in enumerate(_items(query, "predicates")):
         yield from _check_predicate(i, predicate, known)
     yield from _check_observed(query, known)

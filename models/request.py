@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from models.base import Identifier, Model, NonNegative, Number, Positive, Share, Whole, is_empty, is_none
-from models.faults import check_query, with_faults
+from models.faults import MAX_STREAMS, check_query, with_faults
 from models.method import Method
 from models.table import Table
 
@@ -29,7 +29,6 @@ __all__ = [
     "Window",
 ]
 
-MAX_STREAMS = 200  # the contract's limit
 MAX_PREDICATES = 40_000  # two for every pair of 200 streams: a clique with a range predicate beside each key
 MAX_OBSERVED = 65_536  # the contract's limit: every set of 16 streams; real queries of 17 have measured 13,229
 MAX_TIME_LIMIT = 300.0  # a caller who waits longer has lost the connection

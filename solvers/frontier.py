@@ -1,8 +1,9 @@
 """Every trade-off between CPU and memory worth having (contract §3, POST /v1/frontiers).
 
-The frontier of join trees is found and proven by exact search where that ends. Caches are then chosen for every tree on it, one by one, and
-a plan with caches is listed where no other plan beats it. That list may lack some: a tree that is not on the frontier by itself may be
-better with caches. So where caches can exist the frontier is `bounded`, a warning says so, and `tree_proof` says what is proven without caches.
+The frontier of join trees is found and proven by exact search where that ends. Then caches are chosen for its trees one by one, for at most
+CACHED_TREES of them, and a plan with caches is listed where no other plan beats it. That list may lack some: the trees of a long frontier that were
+passed over, and trees that are on no frontier by themselves and would be with caches. So where caches can exist the frontier is `bounded`, a
+warning says so, and `tree_proof` says what is proven without caches.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from models.request import PlanRequest
 from spark_adapter.errors import AdapterError
 from spark_adapter.overload import BatchTime, Fit, Overload
 from spark_adapter.shedding import shed_by
-from spark_adapter.stats import measured_request
+from spark_adapter.stats import CHANCE, measured_request
 from spark_adapter.stem.estimates import longest_window
 
 __all__ = ["EVERY", "Adapting", "Answer", "Ask", "Watched", "surely"]
@@ -32,7 +32,6 @@ EVERY = 30.0  # seconds between two looks
 REPORTED = ("output_rate", "cpu", "memory_bytes")  # what a pipeline says of itself
 LOOKS = 10  # after so many the first question is asked, however long the windows
 NEARLY = 0.9  # of a window: batches do not end where windows do
-CHANCE = 3.0  # standard errors: one figure in 370 differs by more by chance
 
 
 class Answer(Protocol):

@@ -29,7 +29,7 @@ from spark_adapter.native import native
 from spark_adapter.pipeline import Built, Measuring, Pipeline, applied, changeable
 from spark_adapter.progress import size
 from spark_adapter.rescaling import Cells, Held, worked_off
-from spark_adapter.session import in_one_process, send_code
+from spark_adapter.session import PARTITIONS, in_one_process, send_code
 from spark_adapter.shedding import check_shed
 from spark_adapter.sources import Inputs, read_inputs
 from spark_adapter.stem.engine import OBSERVED, Side, parallelism, programmed, settings, stem
@@ -43,7 +43,6 @@ from spark_adapter.tables.versions import Versions, check_kept
 
 __all__ = ["compiled"]
 
-PARTITIONS = "spark.sql.shuffle.partitions"
 ONE_BATCH = "1000 days"  # between two batches: there will be no second one
 POLL_SECONDS = 0.1
 SPREADING = 0.05  # seconds that a task which removes copies takes at least, so that no executor gets them all

@@ -30,6 +30,7 @@ from spark_adapter.checkpoint import Folder
 from spark_adapter.errors import CheckpointError
 from spark_adapter.expressions import SPARK_ERRORS, said
 from spark_adapter.pipeline import applied
+from spark_adapter.session import PARTITIONS
 from spark_adapter.stem.relayout import MOVED, Emptying, Filling
 from spark_adapter.stem.shares import Dimension, Grid, spread_keys
 
@@ -38,7 +39,6 @@ __all__ = ["Cells", "Change", "Held", "worked_off"]
 Written = dict[str, Any]
 """Part of a manifest."""
 
-PARTITIONS = "spark.sql.shuffle.partitions"
 # Values of the store are up to some thirty megabytes: few at a time.
 FEW = {"spark.sql.execution.arrow.maxRecordsPerBatch": "16", "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20)}
 

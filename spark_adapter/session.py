@@ -20,10 +20,11 @@ from spark_adapter.errors import BindingError
 from spark_adapter.expressions import SPARK_ERRORS, said
 from spark_adapter.java import java_home
 
-__all__ = ["DEFAULT_MASTER", "JOINS", "in_one_process", "open_session", "send_code", "settings"]
+__all__ = ["DEFAULT_MASTER", "JOINS", "PARTITIONS", "SUBMITTED", "in_one_process", "open_session", "send_code", "settings"]
 
 DEFAULT_MASTER = "local[2]"
 ARCHIVE = "watersmeet.zip"
+PARTITIONS = "spark.sql.shuffle.partitions"
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
 
 # What Spark's own joins of streams run best with.
@@ -46,7 +47,7 @@ STREAMING = JOINS | {
 # What a master on this machine gets as well.
 LOCAL = {
     # Every partition of every stateful operator is a store of its own: with two cores, two are enough.
-    "spark.sql.shuffle.partitions": "2",
+    PARTITIONS: "2",
     "spark.ui.enabled": "false",
     # Executors live in the driver's process here, and its default of one gigabyte has the collector at work all the time.
     "spark.driver.memory": "2g",

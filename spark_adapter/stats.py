@@ -22,7 +22,7 @@ from spark_adapter.errors import StatisticsError
 from spark_adapter.pipeline import PLAN_FILE, STATISTICS
 from spark_adapter.stem.estimates import Period, estimates, longest_window, recent
 
-__all__ = ["measured_request", "stats"]
+__all__ = ["CHANCE", "measured_request", "stats"]
 
 INDEPENDENT = 0.1  # by how much the logarithm of a set's σ may be off the product of its predicates before it is a measured sub-join
 CHANCE = 3.0  # standard errors by which counts may be off: one in 370 differs by more

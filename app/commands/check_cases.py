@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from app.commands.draw import draw_both, draw_diff_table
+from app.commands.draw import WIDTH, draw_both, draw_diff_table
 from app.commands.queries import meaning_of, read_sql
 from app.commands.terminal import RefusedError
 from app.service.body import BodyError, decode_json, decode_yaml, read
@@ -37,7 +37,6 @@ __all__ = ["FORMATS", "Cases", "CheckInputError", "approve", "check_cases", "par
 REQUESTS = ("request.json", "request.yaml", "request.yml", "request.sql")
 STATISTICS = ("stats.json", "stats.yaml", "stats.yml")
 APPROVED = "approved.json"
-WIDTH = 100
 ANNOTATIONS = 10  # GitHub shows about ten of a step; the step summary has all
 
 M = TypeVar("M", bound=Model)

@@ -9,9 +9,9 @@ from models.request import Stream, Window
 from models.table import AccessKind, Table
 from solvers.common import words
 
-__all__ = ["draw_both", "draw_diff_table", "draw_frontier", "draw_plan"]
+__all__ = ["WIDTH", "draw_both", "draw_diff_table", "draw_frontier", "draw_plan"]
 
-WIDTH = 100
+WIDTH = 100  # characters of a line, beyond which it is cut off or wrapped
 _BY = {Algorithm.NESTED_LOOP: " scan", Algorithm.LOOKUP: " asked"}
 PLOT_ROWS, PLOT_COLUMNS = 16, 60
 

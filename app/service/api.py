@@ -28,6 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.service.access import Access, BadKeyError, TooFastError
 from app.service.answers import Answers, Key
 from app.service.endpoints import ENDPOINTS, Endpoint
+from app.service.frames import ABANDONED
 from app.service.metrics import METRICS_MEDIA_TYPE, Metrics
 from app.service.openapi_document import INFO, SERVICE_PROBLEMS, SOLVE_PROBLEMS, TAGS, describe, description, request_body, solve_responses
 from app.service.page import add_page
@@ -43,7 +44,6 @@ __all__ = ["create_app"]
 STATIC = Path(__file__).parents[1] / "static"
 RETRY_AFTER = {"Retry-After": "1"}  # seconds: a place is free as soon as one solve ends, and most take milliseconds
 REFUSAL_PAUSE = 0.25  # seconds: clients that ask again at once would take the event loop from those that were let in
-CLIENT_GONE = 499  # in logs and metrics only: nobody is there to read it
 SANE_ID = re.compile(r"[A-Za-z0-9._\-]{1,64}")
 
 # Swagger UI needs its own script, style and inline pictures, and this service's document: nothing from elsewhere.
@@ -161,7 +161,7 @@ def _solve_route(index: int, endpoint: Endpoint, pool: Pool, metrics: Metrics, s
                 await asyncio.sleep(REFUSAL_PAUSE)
             raise _refusal(failed) from None
         except ClientGoneError:
-            return Response(status_code=CLIENT_GONE)
+            return Response(status_code=ABANDONED)
         if answer.status != 200:
             return Response(answer.body, answer.status, _timing(answer), PROBLEM_MEDIA_TYPE)
         if newest is not None:

@@ -21,7 +21,7 @@ STOP = TASK.pack(0xFFFF, False, False, 0, 0)
 ANSWER = struct.Struct("!H??dI")
 READY = b"ready"  # the worker is warm
 PROGRESS = 100
-ABANDONED = 499  # stopped because nobody waited
+ABANDONED = 499  # nobody waits for the answer any more: the solver was stopped, and logs and metrics count the request by this
 
 
 def frame(status: int, body: bytes = b"", seconds: float = 0.0, complete: bool = False, free: bool = True) -> bytes:

@@ -1,7 +1,7 @@
 """Settings of the service: one environment variable each, WATERSMEET_ and the field's name in capitals.
 
-`settings_table` is the one documented table of them; docs/service.md holds a copy that a test compares. Reading takes twenty lines, so there is no
-library for it: pydantic-settings would read the same variables, but the table and sentences that name a variable would still have to be made here.
+docs/service.md lists them as they are here, which a test compares. Reading takes twenty lines, so there is no library for it: pydantic-settings would
+read the same variables, but sentences that name a variable would still have to be made here.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from models.request import MAX_STREAMS, MAX_TIME_LIMIT
+from models.faults import MAX_STREAMS
+from models.request import MAX_TIME_LIMIT
 
-__all__ = ["Settings", "SettingsError", "settings_from", "settings_table"]
+__all__ = ["PREFIX", "Settings", "SettingsError", "settings_from"]
 
 PREFIX = "WATERSMEET_"
 
@@ -92,11 +93,3 @@ def settings_from(environment: Mapping[str, str] | None = None) -> Settings:
             raise SettingsError(f"{name} must be between {least} and {most}, got {text}")
         values[entry.name] = value
     return Settings(**values)  # type: ignore[arg-type]
-
-
-def settings_table() -> str:
-    """Every setting as a Markdown table."""
-    rows = ["| variable | default | meaning |", "|---|---|---|"]
-    for entry in fields(Settings):
-        rows.append(f"| `{PREFIX}{entry.name.upper()}` | {entry.metadata['shown'] or entry.default} | {entry.metadata['doc']} |")
-    return "\n".join(rows) + "\n"

@@ -22,6 +22,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from app.service.frames import ABANDONED
 from app.service.pool import Answer
 
 __all__ = ["EVENT_STREAM", "QUIET", "EventStream", "Newest", "wants_stream"]
@@ -83,9 +84,10 @@ class Newest:
 
 
 class EventStream(Response):
-    """What is told to `newest` while `solving` goes on, then what it gives.
+    """The incumbents that come to `newest` while `solving` goes on, then its answer.
 
-    `failure` says what is told of an exception: the status it would have had, and the problem. `finished` hears the status at the end.
+    `failure` makes of an exception the status that a plain answer would have had, and the problem to send. `finished` is called at the end with the
+    status and the number of incumbents that were sent.
     """
 
     def __init__(
@@ -108,7 +110,7 @@ class EventStream(Response):
         async def put(content: bytes, more: bool = True) -> None:
             await send({"type": "http.response.body", "body": content, "more_body": more})
 
-        status = 499  # unless it is read to its end
+        status = ABANDONED  # unless it is read to its end
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             while await self._until_something():

@@ -28,9 +28,9 @@ from app.service.logs import set_up_logging
 from app.service.overtime import OVERTIME, Overtime
 from app.service.problems import problem
 from models.base import Model
+from models.faults import MAX_STREAMS
 from models.plan import Termination
 from models.progress import Incumbent
-from models.request import MAX_STREAMS
 from solvers.common.deadline import NOBODY, AbandonedError, Progress
 from solvers.common.errors import WatersmeetError
 from solvers.jtree.progress import Waiting

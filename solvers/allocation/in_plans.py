@@ -38,8 +38,9 @@ from solvers.common import words
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED, ROUNDED_DOWN, SUMMED
 from solvers.jtree.search import Found, Problem, Shape, shape_of, structure_key
-from solvers.model.cost import CostModel, PricedTree, total
+from solvers.model.cost import CostModel, PricedTree
 from solvers.model.graph import JoinGraph, bits
+from solvers.model.operations import total
 from solvers.model.point import Caps, Point, point_of
 from solvers.model.sensitivity import headroom
 from solvers.model.tree import Join, Tree
@@ -180,7 +181,10 @@ def _better(shared: Shared) -> tuple[int, float]:
 
 
 class _Contest:
-    """The best plan and allocation so far. Neither way to allocate is tried of a plan that could not win by it even if freshness cost nothing."""
+    """The best plan and allocation so far.
+
+    There are two ways to allocate (see the file's head). A way is tried of a plan only if the plan could win by it, were freshness to cost nothing.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.model, self.caps, self.stated = problem.model, problem.caps, problem.freshness
@@ -209,8 +213,11 @@ class _Contest:
         return won
 
     def may_win(self, shape: Shape) -> bool:
-        """Whether a plan of this shape may be the best so far, by what its joins add up to, each at least at first: most neighbours cannot, and are
-        not built."""
+        """Whether a plan of this shape may be better than the best so far. Most shapes cannot, and are not built.
+
+        Joins that were not met before count with the least they could cost. One after the other their real costs take the place of that, for as
+        long as the plan may still win.
+        """
         known = self._known
         assert known is not None, "shapes are tried in small graphs"
         joins = list(shape.values())
@@ -271,7 +278,8 @@ def _best_shared(problem: Problem, points: Sequence[Point], deadline: Deadline) 
 
 
 def _improve(problem: Problem, contest: _Contest, likely: Sequence[Point], steps: int, deadline: Deadline) -> None:
-    """Try what is next to the plans tried so far, winners first, `steps` plans in all: in the smallest graphs that is every plan."""
+    """Try the neighbours of plans that were tried before, those of winners first, and at most `steps` of them. In the smallest graphs these are all
+    plans."""
     assert contest.best is not None
     known = {frozenset(shape_of(point.tree)) for point in likely}  # what is joined says which joins there are
     waiting = deque(shape_of(tree) for tree in (contest.best[0], *(point.tree for point in likely)))

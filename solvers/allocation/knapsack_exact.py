@@ -25,7 +25,7 @@ __all__ = ["Knapsack", "knapsack_exact"]
 
 @dataclass(frozen=True, slots=True)
 class Knapsack:
-    """Units per path, and what no units yield more than."""
+    """Units per path, and a bound: no units yield more."""
 
     units: list[float]
     bound: float

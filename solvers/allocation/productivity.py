@@ -28,8 +28,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from models.request import Costs
-from solvers.model.cost import CostModel, PricedJoin, PricedTree, stepping, times
+from solvers.model.cost import CostModel, PricedJoin, PricedTree
 from solvers.model.graph import JoinGraph, bits
+from solvers.model.operations import keeping, least_keeping, probe_steps, probing, stepping, times
 from solvers.model.probe_order import best_join
 from solvers.model.wide_join import WideTerms, probing_along, sizes_along
 
@@ -146,9 +147,8 @@ def _probing(graph: JoinGraph, costs: Costs, join: PricedJoin, sizes: dict[int, 
     for k, visited in enumerate(visited_sizes(graph, join, sizes)):
         weights: list[float] = []
         for probe, before, after in zip(join.pipelines[k].probes, visited, visited[1:], strict=False):
-            per_tuple = costs.probe + (0.0 if probe.hashed else times(costs.scan, sizes[join.blocks[probe.target]]))
-            if probe.asked:
-                per_tuple = asked[join.blocks[probe.target]].cpu
+            block = join.blocks[probe.target]
+            per_tuple = asked[block].cpu if probe.asked else probing(costs, probe.hashed, sizes[block])
             weights += (times(per_tuple, before), times(costs.join, after))
         found.append(weights)
     return found
@@ -166,17 +166,13 @@ class JoinParts(NamedTuple):
 
 
 def _join_parts(graph: JoinGraph, costs: Costs, join: PricedJoin, sizes: dict[int, float]) -> JoinParts:
-    probing, keeping = _probing(graph, costs, join, sizes), []
-    for k, block in enumerate(join.blocks):
-        held = costs.insert + costs.delete if join.states[k].indexed else costs.append
-        if not join.states[k].kept:
-            held = 0.0
-        if block & (block - 1):
-            probing[k].append(times(held, sizes[block]))
-        else:
-            keeping.append(times(held, graph.rates[block.bit_length() - 1]))
-    keeping.append(stepping(costs, sum(map(len, join.orders))))
-    return JoinParts(probing, keeping, sizes)
+    probes, kept = _probing(graph, costs, join, sizes), list[float]()
+    for k, (block, state) in enumerate(zip(join.blocks, join.states, strict=True)):
+        subresult = block & (block - 1)
+        entering = sizes[block] if subresult else graph.rates[block.bit_length() - 1]
+        held = keeping(costs, state.indexed, entering) if state.kept else 0.0
+        (probes[k] if subresult else kept).append(held)
+    return JoinParts(probes, [*kept, join.steps], sizes)
 
 
 _Added = tuple[float, tuple[float, ...]]
@@ -213,7 +209,7 @@ class KnownJoins:
         graph = self._model.graph
         shape = list(shape)
         joins = [self._sums.get(inputs) or self._least(inputs) for inputs in shape]
-        steps = stepping(self._model.costs, sum(len(inputs) * (len(inputs) - 1) for inputs in shape))
+        steps = stepping(self._model.costs, sum(probe_steps(len(inputs)) for inputs in shape))
         cpu = [sum(costs) / window for costs, window in zip(zip(*[each for _, each in joins], strict=True), graph.window_seconds, strict=True)]
         return PlanPaths(graph.window_seconds, tuple(cpu), sum([kept for kept, _ in joins]), self._model.size(graph.all), (), steps)
 
@@ -225,8 +221,8 @@ class KnownJoins:
         """
         if inputs not in self._leasts:
             costs, graph, size = self._model.costs, self._model.graph, self._model.graph.size
-            made, held, goes_on = times(costs.join, size(sum(inputs))), min(costs.insert + costs.delete, costs.append), costs.join + costs.probe
-            keeping, weights = stepping(costs, len(inputs) * (len(inputs) - 1)), []
+            made, held, goes_on = times(costs.join, size(sum(inputs))), least_keeping(costs), costs.join + costs.probe
+            kept, weights = stepping(costs, probe_steps(len(inputs))), []
             for block in inputs:
                 subresult = block & (block - 1)
                 weight = made + times(costs.probe + held if subresult else costs.probe, size(block))
@@ -234,9 +230,9 @@ class KnownJoins:
                     near = graph.around(block)
                     weight += times(goes_on, min([size(block | other) for other in inputs if other & near], default=0.0))
                 if not subresult:
-                    keeping += times(held, graph.rates[block.bit_length() - 1])
+                    kept += times(held, graph.rates[block.bit_length() - 1])
                 weights.append(weight)
-            self._leasts[inputs] = keeping, self._by_stream(inputs, weights)
+            self._leasts[inputs] = kept, self._by_stream(inputs, weights)
         return self._leasts[inputs]
 
     def _by_stream(self, inputs: Inputs, weights: Sequence[float]) -> tuple[float, ...]:

@@ -43,7 +43,7 @@ class _Shares:
 
     units: list[float]
     bound: float = math.inf
-    """What no allocation yields more than; infinite: the method has no bound of its own."""
+    """No allocation yields more than this; infinity where the method has no bound of its own."""
     searched: bool = False
     """Whether a search found them, which the time limit may have ended."""
     flow: Flow | None = None
@@ -130,7 +130,8 @@ def _throughput(paths: list[Path], units: list[float]) -> float:
 
 
 def _answer(request: AllocationRequest, paths: list[Path], shares: _Shares) -> AllocationAnswer:
-    """The shares on the wire. A method without a bound of its own gets that of sharing out any numbers of units, whatever states need."""
+    """The shares on the wire. Where the method has no bound of its own, the bound is what GrePP yields, which may split units and need not refresh
+    any state."""
     units, flow = shares.units, shares.flow
     steps = flow.steps if flow else [[amount * arriving for arriving in path.arriving] for path, amount in zip(paths, units, strict=True)]
     yields = flow.output if flow else [amount * path.output for path, amount in zip(paths, units, strict=True)]

@@ -4,8 +4,8 @@ Problem: keep the best caches in use while rates and data change. Method: the pa
 Every cache starts profiled. When each profiled cache has its W observations, the selection runs and chosen caches become used, the
 others unused. After an interval all unused caches are profiled again, and of the used ones those that hide the probes of
 an unused cache within them (b). A used cache whose net benefit turns negative is dropped at once (a). The selection is run anew only if
-some benefit or cost has moved by more than p since it last ran (c). Caches of a pipeline whose order changed are dropped, and its
-new candidates start profiled (step 5).
+some benefit or cost has moved by more than p since it last ran (c). Departs from the paper in its step 5: where the order of a pipeline changes, the
+caller begins with new states.
 
 Guarantee: `used` never overlaps, because it is what a selection chose, less what was dropped. Complexity: O(m) per
 event, beside the selection. Pure: the caller says when an interval is over, and selects by any function.
@@ -13,7 +13,7 @@ event, beside the selection. Pure: the caller says when an interval is over, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -73,8 +73,6 @@ class AdaptiveCaches(Generic[Name]):
         self._states: dict[Name, CacheState] = dict.fromkeys(self._segments, CacheState.PROFILED)
         self._basis: dict[Name, Measured] = {}
         self._chosen: frozenset[Name] = frozenset()
-        self.selections = 0
-        """How often the selection has run."""
 
     def state(self, name: Name) -> CacheState:
         return self._states[name]
@@ -114,7 +112,6 @@ class AdaptiveCaches(Generic[Name]):
         chosen = frozenset(self._select(considered))
         self._chosen = chosen
         self._basis = {**self._basis, **considered}
-        self.selections += 1
         for name in considered:
             self._states[name] = CacheState.USED if name in chosen else CacheState.UNUSED
         return True
@@ -126,12 +123,3 @@ class AdaptiveCaches(Generic[Name]):
             if before is None or _moved(before.benefit, now.benefit, self._change) or _moved(before.cost, now.cost, self._change):
                 return True
         return False
-
-    def reorder(self, pipeline: Hashable, candidates: Iterable[tuple[Name, Segment]]) -> None:
-        """The order of a pipeline changed: its caches go, its new candidates start profiled (step 5)."""
-        for name in [name for name, segment in self._segments.items() if segment.pipeline == pipeline]:
-            del self._segments[name], self._states[name]
-            self._basis.pop(name, None)
-        for name, segment in candidates:
-            self._segments[name] = segment
-            self._states[name] = CacheState.PROFILED

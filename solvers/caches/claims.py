@@ -27,12 +27,12 @@ from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED, ROUNDING, SUMMED
 from solvers.jtree.lower_bound import cpu_lower_bound, largest_factor, memory_lower_bound
 from solvers.jtree.search import Found, Problem
-from solvers.model.cost import CostModel, least_steps, stepping
+from solvers.model.cost import CostModel
 from solvers.model.graph import JoinGraph
 
-__all__ = ["Least", "can_exist", "least_cpu", "least_of_all", "no_cache_pays", "with_caches_allowed"]
+__all__ = ["TOGETHER_STREAMS", "Least", "can_exist", "least_cpu", "least_of_all", "no_cache_pays", "with_caches_allowed"]
 
-SMALL = 6  # streams up to which `together` finds the best plan itself
+TOGETHER_STREAMS = 6  # up to which `together` chooses trees, orders and caches at once
 LEAST_INPUTS = 3  # of a join with a cache: a cached run has two probes or more
 
 
@@ -58,14 +58,12 @@ def least_cpu(model: CostModel) -> float:
     """The CPU of what every plan has to do: keep the windows, make the results and take the least probe steps."""
     if model.graph.tables:
         return cpu_lower_bound(model) / SUMMED
-    keeping = min(model.costs.append, model.costs.insert + model.costs.delete)
-    steps = stepping(model.costs, least_steps(model.graph))
-    return math.fsum([model.costs.join * model.rate(model.graph.all), steps, *(keeping * rate for rate in model.graph.rates)]) / SUMMED
+    return math.fsum(model.paid_by_all()) / SUMMED
 
 
 def no_cache_pays(problem: Problem, tree: Found, least: float, worth: float = ROUNDING) -> bool:
-    """Whether the tree is, but for the share `worth`, as good by its CPU as any plan with caches could be, or nothing fits with caches either;
-    `least` is the CPU that all plans need."""
+    """Whether caches need not be looked for: the CPU of the tree is above what all plans need (`least`) by no more than the share `worth`, or nothing
+    fits with caches either."""
     if not problem.caps.admit(tree.best):
         return nothing_can_fit(problem, least)
     return problem.objective is Objective.MIN_CPU and tree.best.cpu <= least * (1.0 + worth)
@@ -101,7 +99,8 @@ class Least:
 
 
 def least_of_all(problem: Problem, tree: Found, deadline: Deadline) -> Least:
-    """A lower bound of the CPU of all plans, worked out as far as it matters: under the objective, and where the cap on CPU decides."""
+    """A lower bound of the CPU of all plans. A close one takes time, and is only worked out where it decides something: whether the tree has the
+    least CPU where that is asked for, or whether any plan keeps the cap on CPU where the tree does not fit."""
     least, caps = least_cpu(problem.model), problem.caps
     fits = caps.admit(tree.best)
     enough = tree.best.cpu if fits else caps.cpu
@@ -114,7 +113,7 @@ def least_of_all(problem: Problem, tree: Found, deadline: Deadline) -> Least:
     # Of a plan that does not fit, the bound is that of all plans, whatever their memory.
     found = least_cpu_of_all(problem.model, problem.attributes, enough * ROUNDED, deadline, caps.memory_bytes if fits else math.inf)
     known = Least(least).or_more(found or 0.0)
-    if known.cpu * ROUNDED >= enough or len(problem.model.graph) <= SMALL:
+    if known.cpu * ROUNDED >= enough or len(problem.model.graph) <= TOGETHER_STREAMS:
         return known
     from solvers.jtree.with_caches import least_with_caches  # the same
 
@@ -151,7 +150,8 @@ def with_caches_allowed(problem: Problem, tree: Found, best: Found, value: float
 
 
 def _with_answers_allowed(problem: Problem, tree: Found, best: Found, value: float, deadline: Deadline) -> Found:
-    """The same where a plan could keep answers of tables and nothing else: it needs at least what the best plan needs where all are known."""
+    """As `with_caches_allowed`, for queries in which answers of tables are all that a cache could hold: no plan needs less than the best plan of the
+    model in which all answers are known already (`as_if_known`)."""
     from solvers.jtree.exact import exact  # numba takes a while to import; the search has done so
 
     known = exact(replace(problem, model=as_if_known(problem.model)), deadline)

@@ -36,7 +36,7 @@ from typing import NamedTuple
 from solvers.model.attributes import Attributes, Key
 from solvers.model.cost import CostModel
 
-__all__ = ["ENTRY_BYTES", "Figures", "Traffic", "figures", "update_cost"]
+__all__ = ["ENTRY_BYTES", "Figures", "Traffic", "figures", "processing", "update_cost"]
 
 ENTRY_BYTES = 32.0  # a slot of a hash table: the key's hash, a reference, a length, a time
 
@@ -78,14 +78,15 @@ class Figures:
     def with_share(self, model: CostModel, share: float) -> Figures:
         """The same cache with a share of its memory: that share of its entries, and so of its hits."""
         miss = 1.0 - share * (1.0 - self.miss_probability)
-        proc = _proc(model, self.lookups, self.results, self.replaced, miss)
+        proc = processing(model, Traffic(self.lookups, self.results, self.replaced), miss)
         return replace(
             self, proc=proc, miss_probability=miss, entries=share * self.entries, tuples=share * self.tuples, memory_bytes=share * self.memory_bytes
         )
 
 
-def _proc(model: CostModel, lookups: float, results: float, replaced: float, miss: float) -> float:
-    costs = model.costs
+def processing(model: CostModel, flow: Traffic, miss: float) -> float:
+    """The paper's proc: what goes through a segment costs with a cache that misses this share of its lookups."""
+    costs, (lookups, results, replaced) = model.costs, flow
     return lookups * costs.probe + (1.0 - miss) * costs.join * results + miss * (replaced + results * update_cost(model))
 
 
@@ -122,7 +123,7 @@ def figures(model: CostModel, attributes: Attributes, key: Key, flow: Traffic, s
     tuples = min(entries * (results / lookups), model.size(segment)) if lookups > 0.0 else 0.0
     return Figures(
         replaced,
-        _proc(model, lookups, results, replaced, miss),
+        processing(model, flow, miss),
         update_cost(model) * model.rate(kept),
         miss,
         entries,

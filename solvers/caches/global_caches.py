@@ -20,10 +20,9 @@ from solvers.common.deadline import NEVER, Deadline
 from solvers.model.attributes import Attributes
 from solvers.model.cost import CostModel
 
-__all__ = ["PAPERS_QUOTA", "QUOTA", "global_candidates"]
+__all__ = ["QUOTA", "global_candidates"]
 
-PAPERS_QUOTA = 6  # m of §7.3, where the choice was exhaustive
-QUOTA = 64  # the exact method can choose among more candidates than the paper's exhaustive search
+QUOTA = 64  # the exact method can choose among more candidates than the paper's exhaustive search, whose m was 6 (§7.3)
 
 
 def global_candidates(

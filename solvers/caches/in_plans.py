@@ -24,7 +24,7 @@ from models.request import CacheMode, Objective
 from solvers.caches.answers import answer_candidates
 from solvers.caches.cached_plan import CachedPlan, cached_plan
 from solvers.caches.candidates import CacheCandidate, Pipelines, prefix_candidates, program_of
-from solvers.caches.claims import can_exist, least_cpu
+from solvers.caches.claims import TOGETHER_STREAMS, can_exist, least_cpu
 from solvers.caches.global_caches import global_candidates
 from solvers.caches.joint_orders import joint_orders
 from solvers.caches.select.branch_and_bound import branch_and_bound
@@ -32,7 +32,7 @@ from solvers.caches.select.program import Candidate, Program, cheapest_cover
 from solvers.common.deadline import Deadline
 from solvers.jtree.choice import overload
 from solvers.jtree.search import Found, Problem, make_join
-from solvers.model.cost import CostModel, PricedTree, stepping
+from solvers.model.cost import CostModel, PricedTree
 from solvers.model.point import Caps, Point
 from solvers.model.probe_order import Orders
 from solvers.model.sensitivity import headroom
@@ -45,7 +45,6 @@ __all__ = ["WORTH", "Known", "cached_frontier", "caches_in_plans", "chosen_toget
 
 MAX_TREES = 6  # of the frontier, by rising CPU, beside the one with the least memory
 MAX_UNBOUNDED_TREES = 2  # the same for objectives under which no tree can be ruled out beforehand
-TOGETHER_STREAMS = 6  # up to which trees, orders and caches are chosen together
 FRONTIER_STREAMS = 5  # up to which the whole frontier takes a millisecond or two
 MAX_PARTIAL = 24  # candidates that are also tried with a share of their memory
 MAX_NODES = 100  # of the exact selection: a tenth of a second; beyond, the best choice found
@@ -65,7 +64,8 @@ class _Posed:
 
 @dataclass(slots=True)
 class Known:
-    """What was found out of a problem's trees: who asks several questions of one problem passes the same, and no tree is looked at twice."""
+    """What was found out about a problem's trees. A caller with several questions about one problem passes the same object with each, so that no tree
+    is looked at twice."""
 
     orders: dict[tuple[int, ...], Orders | None] = field(default_factory=dict)
     """Per join, by its inputs: the probe orders that suit caches best."""
@@ -125,7 +125,7 @@ def caches_in_plans(problem: Problem, found: Found, deadline: Deadline, known: K
 
 
 def _variants(problem: Problem, tree: Tree) -> tuple[Tree | None, ...]:
-    """The tree as it is; with `auto` also, as None, the same with probe orders chosen for caches."""
+    """The trees to look for caches in: the tree as it is and, with `auto`, None, which stands for the tree with probe orders chosen for caches."""
     return (tree, None) if problem.options.caches is CacheMode.AUTO and not problem.model.graph.tables else (tree,)
 
 
@@ -176,9 +176,10 @@ def _wide_trees(problem: Problem, found: Found, deadline: Deadline) -> list[Tree
 
 
 def _where_caches_could_pay(problem: Problem, trees: list[Tree]) -> list[Tree]:
-    """The trees but those that are known to cost no less with any caches than without, in the best orders: a test of microseconds a join.
+    """The trees without those of which a test, microseconds a join, shows that no caches make them cheaper than their best orders do.
 
-    Shapes that a caller gave may have other orders, and methods that do without compiled code are not made to load it.
+    All trees where the test does not apply: it is about the best orders, and a shape that a caller gave may have others; and it is compiled code,
+    which methods that do without are not made to load.
     """
     if not trees or problem.shape_given or not problem.options.method.can.whole_frontier:
         return trees
@@ -310,7 +311,7 @@ def _least_cpu(model: CostModel, priced: PricedTree) -> float:
         if len(join.blocks) == 2:
             total.append(join.cpu)
         else:
-            total += [stepping(model.costs, sum(map(len, join.orders))), *(state.cpu for state in join.states)]
+            total += [join.steps, *(state.cpu for state in join.states)]
             total.append(model.costs.join * priced.sizes[node.mask] * model.per_second(node.mask))
     return math.fsum(total)
 
@@ -333,7 +334,7 @@ def _together(programs: list[Program], free: float) -> Program:
 
 
 def _least_memory(program: Program, choice: tuple[int, ...], cpu: float) -> tuple[int, ...]:
-    """The choice without what is not needed to stay within `cpu`: groups go by bytes, the largest first."""
+    """The choice with less memory: groups are left out, the one of most bytes first, wherever the cost stays within `cpu` without them."""
     groups = sorted({program.candidates[i].group for i in choice}, key=lambda g: -max(program.candidates[i].memory_bytes for i in program.members[g]))
     for group in groups:
         rest = tuple(i for i in choice if program.candidates[i].group != group)

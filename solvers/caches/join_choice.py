@@ -1,13 +1,13 @@
 """Probe orders and caches of one join, chosen together, with a proof (paper 1 leaves ordering and caching chosen together open).
 
-Problem: for a join of given inputs the orders of its pipelines and the caches they use that together cost least, memory without end.
-Method: branch and bound over *groups* of caches: the segment X whose join is held, the join Z ⊇ X that keeps it up to date, the key. Once it is
-decided which groups are kept, each pipeline is on its own: a shortest path over the sets of inputs it has visited, by probes and by lookups, that
-passes through every Z it has to (`joint_orders.CacheableJoin`). Where a group is not decided, a path may look it up for the part of its upkeep that
-falls to one pipeline if all that could use it do, and need not pass through Z: that is the bound. A group is dropped from the start where its
-uses, each where it saves the most, save less than its upkeep.
+Problem: for a join of given inputs the orders of its pipelines and the caches they use that together cost least, memory without end. Method: branch
+and bound over *groups* of caches: the segment X whose join is held, the join Z ⊇ X that keeps it up to date, the key. Once it is decided which
+groups are kept, each pipeline is on its own: a shortest path over the sets of inputs it has visited, by probes and by lookups, that passes through
+every Z it has to (`joint_orders.CacheableJoin`). For a bound, paths may look up groups that are not decided as well: such a lookup pays the group's
+upkeep divided by the number of pipelines that could use it, and the path need not pass through Z. A group is dropped from the start where its uses,
+each where it saves the most, save less than its upkeep.
 
-Where memory has a price, a group costs it as well, for the memory of that of its uses which takes least: a bound of what it would cost.
+Where memory has a price, a group pays for memory as well: for as much as the use of it that takes least. What it would really cost is no less.
 
 Guarantee: exact; None where the limit of nodes or the deadline comes first. Complexity: O(2^m · (m + groups)) a path, m paths a node.
 """
@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from solvers.caches.figures import Figures, update_cost
+from solvers.caches.figures import Figures, Traffic, processing, update_cost
 from solvers.caches.joint_orders import CacheableJoin
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import SUMMED, SUMMED_DOWN
@@ -103,7 +103,8 @@ class _Choosing:
             part = (part - 1) & others
 
     def _worth(self, segment: int) -> tuple[float, list[tuple[int, int]]]:
-        """What all caches of a segment save at most, however they are kept, and where one could save something: (pipeline, set visited before)."""
+        """What all caches of a segment save together at most, whatever joins keep them up to date; and the places at which one could save something,
+        as (pipeline, set visited before)."""
         saved, places = 0.0, []
         for k in bits(self.join.every & ~segment):
             most = 0.0
@@ -188,7 +189,7 @@ class _Choosing:
                 best, chosen = total, kept
             open_ = sorted(used - taken)
             if open_:
-                # The group of which the paths pay the least part, or that asks most of other pipelines' orders.
+                # Of the groups that are used and not decided, the dearest is decided next.
                 branch = max(open_, key=lambda g: (self.groups[g].upkeep, g))
                 waiting.append((taken, barred | {branch}))
                 waiting.append((taken | {branch}, barred))
@@ -209,9 +210,7 @@ def _most_benefit(join: CacheableJoin, k: int, visited: int, segment: int) -> fl
         return 0.0
     replaced, results = cost * join.per_second[k], model.size(join.streams[visited | segment]) * join.per_second[k]
     miss = min(1.0, _least_new_keys(attributes, key) / lookups) / SUMMED
-    costs = model.costs
-    proc = lookups * costs.probe + (1.0 - miss) * costs.join * results + miss * (replaced + results * update_cost(model))
-    return max(0.0, (replaced - proc) * SUMMED)
+    return max(0.0, (replaced - processing(model, Traffic(lookups, results, replaced), miss)) * SUMMED)
 
 
 def _least_new_keys(attributes: Attributes, key: Key) -> float:

@@ -7,7 +7,7 @@ with an edge for every probe and an edge for every cache, and paths that avoid w
 uses come out together, exactly. Which joins are cached is found by adding and removing one at a time while that
 lowers the total.
 
-Guarantee: orders and uses are optimal for the joins that are cached; which are is a local optimum, never worse than no
+Guarantee: orders and uses are the best for the joins that are cached. Which joins are cached is a local optimum, never worse than no
 caches at all. Complexity: O(2^m · m) per path, so up to MAX_INPUTS inputs; O(2^m) paths per step of the search.
 """
 
@@ -17,12 +17,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from solvers.caches.figures import Figures, Traffic, figures
+from solvers.caches.figures import Figures, Traffic, figures, update_cost
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED_DOWN
 from solvers.model.attributes import Attributes
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
+from solvers.model.operations import going_on, probing
 from solvers.model.probe_order import Orders
 
 __all__ = ["MAX_INPUTS", "CacheableJoin", "joint_orders"]
@@ -62,11 +63,11 @@ class CacheableJoin:
         self.steps = [[(target, union | 1 << target, self.step(union, target)) for target in bits(self.next[union])] for union in range(1 << m)]
 
     def step(self, visited: int, target: int) -> float:
-        """What a probe costs, per completion a second of the arriving input."""
+        """What going on to `target` costs per 1/T of the arriving input, making the results included."""
         model, costs = self.model, self.model.costs
         size, block = model.size(self.streams[visited]), self.blocks[target]
-        weight = costs.probe if model.graph.hashable(self.streams[visited], block) else costs.probe + costs.scan * model.size(block)
-        return size * weight + model.size(self.streams[visited | 1 << target]) * costs.join
+        hashed = model.graph.hashable(self.streams[visited], block)
+        return going_on(probing(costs, hashed, model.size(block)), size, costs.join, model.size(self.streams[visited | 1 << target]))
 
     def run(self, visited: int, segment: int) -> tuple[float, tuple[int, ...]]:
         """The cheapest order of the probes of a segment after `visited`; infinity where it takes a cross product."""
@@ -170,7 +171,7 @@ def joint_orders(model: CostModel, attributes: Attributes, blocks: tuple[int, ..
     if not 3 <= len(blocks) <= MAX_INPUTS:
         return None
     join = CacheableJoin(model, attributes, blocks)
-    update = model.costs.insert + model.costs.delete
+    update = update_cost(model)
     every = [element for element in join.elements() if join.could_pay(element, update)]
     if not every or math.fsum(join.path(k, frozenset(every), free=True)[0] for k in range(len(blocks))) >= limit:
         return None

@@ -35,7 +35,7 @@ ROUNDED_DOWN = 1.0 - ROUNDING
 SUMMING = 1e-12
 """Relative. What some dozens or hundreds of products differ by when added up in another order, each off by 1e-16."""
 SUMMED = 1.0 + SUMMING
-"""A bound divided by this is not above the same products added up in another order."""
+"""A bound divided by this, or a cap multiplied by it, is on the safe side of the same products added up in another order."""
 SUMMED_DOWN = 1.0 - SUMMING
 """A figure times this is not above the same figure computed in another way."""
 TIED = SUMMED_DOWN

@@ -27,8 +27,9 @@ from solvers.jtree.components import join_components, sum_of_staircases
 from solvers.jtree.search import ALL_TREES, Found, Problem, Shape, both, make_join, tree_of_joins
 from solvers.jtree.table_sizes import HASTY_SETS, MAX_SETS
 from solvers.model.connected import connected_pairs
-from solvers.model.cost import CostModel, side, stepping
+from solvers.model.cost import CostModel
 from solvers.model.graph import bits
+from solvers.model.operations import probe_steps, side, stepping
 from solvers.model.point import Caps, Point, point_of
 from solvers.model.staircase import undominated
 from solvers.model.tree import Tree
@@ -47,7 +48,7 @@ SPACE = "binary join trees"
 def _joining(model: CostModel, left: int, right: int) -> float:
     """What both sides of a binary join cost: keeping the states and probing them, but not making results."""
     sides = ((left, right), (right, left))
-    return stepping(model.costs, 2) + sum(
+    return stepping(model.costs, probe_steps(2)) + sum(
         side(model.costs, model.hashed_in_binary(a, b), model.rate(b), model.rate(a), model.size(b)) for a, b in sides
     )
 

@@ -29,6 +29,7 @@ from solvers.jtree.compiled.tables import sets_and_floors
 from solvers.jtree.search import both, make_join, spread
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
+from solvers.model.operations import probe_steps, stepping
 from solvers.model.point import Point
 from solvers.model.probe_order import Orders
 from solvers.model.tree import Join, Tree
@@ -40,11 +41,9 @@ AT_LEAST = 2  # trees of an answer that are made whatever the time: the least CP
 EXPANSIONS = 60  # plans whose neighbours are tried as seeds
 BEAMS, WORTH = (20, 100), 250  # sets of each size to search first, where there are this many times as many sets in all
 QUICK_STREAMS, QUICK_SETS = 16, 1_000  # up to which the search ends in milliseconds
-FEW_STREAMS = 12  # up to which a cap leaves so little to search that more seeds than one descent's cost more than they save: 5.5 ms and 3.4
-TINY_SETS, CAPPED_SETS = (
-    160,
-    110,
-)  # up to which, without and with a cap on the other figure, a descent for more seeds than one takes longer than it saves
+FEW_STREAMS = 12  # up to which the seeds of one descent are enough: under a cap more take 5.5 ms and save 3.4
+# Sets up to which one plan is seed enough: a descent for others takes longer than it saves. CAPPED_SETS is for one figure under a cap on the other.
+TINY_SETS, CAPPED_SETS = 160, 110
 QUICK_ROOM, ROOM = 1 << 10, 1 << 22  # points of all staircases: pages that are never written cost nothing
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
 
@@ -247,7 +246,7 @@ def component_of(model: CostModel, mask: int, limit: int) -> Component | None:
     places = list(bits(mask))
     streams = [places[k] for k in sets.order.tolist()]
     weights = weights_of(model.costs)
-    results, steps = weights.join * float(sets.size[-1] * sets.pace[-1]), weights.step * (2 * (sets.n - 1))
+    results, steps = weights.join * float(sets.size[-1] * sets.pace[-1]), stepping(model.costs, (sets.n - 1) * probe_steps(2))
     base = math.fsum([*floors.tolist(), *(weights.probe * rate for rate in sets.rates.tolist()), results, steps])
     prices = Prices(
         weights=weights,

@@ -100,8 +100,11 @@ def exact(problem: Problem, deadline: Deadline) -> Found:
 
 
 def one_number(problem: Problem) -> bool:
-    """Whether the search by rising cost (`cheapest_first`), which `anytime` has, is likely to prove more than tables of all connected sets: it
-    minimises CPU alone, and where connected sets are few, tables are as quick and say more."""
+    """Whether `anytime` is to be asked first, because its search by rising cost (`cheapest_first`) likely proves more than tables of all connected
+    sets.
+
+    That search minimises CPU alone. And where connected sets are few, tables are as quick and say more.
+    """
     graph = problem.model.graph
     if problem.objective is not Objective.MIN_CPU or problem.caps.memory_bytes < math.inf or len(graph) <= TABLED or graph.tables:
         return False
@@ -117,7 +120,7 @@ def _stronger(found: Found, first: Found | None) -> Found:
 
 
 def _beyond(problem: Problem, deadline: Deadline) -> Found:
-    """What there is for a graph with too many connected sets for a table: the plan and the bound of anytime search."""
+    """For a graph with too many connected sets for a table: the plan and the bound of `anytime`."""
     found = run(Method.ANYTIME, problem, deadline)
     return replace(found, notes=("There are too many connected sets for exact search: improved a good plan region by region.", *found.notes))
 

@@ -41,8 +41,9 @@ from models.request import Objective
 from solvers.common.deadline import NEVER, Deadline
 from solvers.common.tolerances import ROUNDED_DOWN, SUMMED_DOWN
 from solvers.jtree.search import Problem
-from solvers.model.cost import CostModel, least_steps, stepping
+from solvers.model.cost import CostModel
 from solvers.model.graph import JoinGraph, bits
+from solvers.model.operations import least_keeping, least_steps, stepping
 from solvers.model.point import Caps
 
 __all__ = ["cpu_lower_bound", "headroom_upper_bound", "huffman", "largest_factor", "memory_lower_bound", "relaxed_bound", "smallest_joins"]
@@ -252,7 +253,7 @@ def cpu_lower_bound(model: CostModel, deadline: Deadline = NEVER) -> float:
     if graph.tables:
         return _cpu_with_tables(model)
     keep = costs.insert + costs.delete
-    base = min(keep, costs.append)
+    base = least_keeping(costs)
     made = costs.join + costs.probe
     step = made + min(base, made / 2.0)
     if len(graph) == 1:
@@ -291,7 +292,7 @@ def _cpu_with_tables(model: CostModel) -> float:
     """CPU that every plan of a graph with tables needs: making the results, each stream's first probe, the least steps, keeping what must be kept."""
     graph, costs = model.graph, model.costs
     cheapest = min([costs.probe, *(offer.cpu for offers in graph.offers for offer in offers if not offer.kept)])
-    keep = min(costs.insert + costs.delete, costs.append)
+    keep = least_keeping(costs)
     terms = [costs.join * model.rate(graph.all), stepping(costs, least_steps(graph)), *(cheapest * rate for rate in graph.rates)]
     return math.fsum([*terms, *(keep * graph.rates[i] for i in bits(_always_kept(graph)))]) * ROUNDED_DOWN
 

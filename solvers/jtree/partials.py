@@ -89,7 +89,7 @@ def least_cpu_of_all(model: CostModel, attributes: Attributes, enough: float, de
 
 
 def _least_excess(part: Component, attributes: Attributes, enough: float, memory_bytes: float, stop: Ints) -> float:
-    """The same above what every plan pays; 0, a bound as well, where it was told to stop."""
+    """The same bound, but only of what plans cost above what every plan pays. Where the search was told to stop it is 0, which is a bound too."""
     partial = _partials(part, attributes, stop)
     kept = part.model.leaves_bytes()
     cap_m = memory_bytes * (1.0 + AT_A_CAP) - kept

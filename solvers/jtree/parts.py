@@ -110,15 +110,16 @@ class Solver:
         return points, complete
 
     def _hardly_kept(self, caps: Caps) -> bool:
-        """Whether the CPU will likely be what a plan of least load is loaded by, so that the plan of least CPU is asked for first."""
+        """Whether the plan of least CPU likely is that of least load, and so is asked for first: whether what every plan pays loads the CPU's cap
+        more than the memory's."""
         alone = self.parts[0]
         return len(self.parts) == 1 and alone is not None and alone.quick and self.pays_bytes * caps.cpu < self.pays * caps.memory_bytes
 
     def _settled(self, caps: Caps, goal: int) -> tuple[Point, ...] | None:
-        """What the least CPU of all plans says of a question. None where it says nothing.
+        """What the plan of least CPU says of a question; None where it says nothing.
 
-        Where it is above the cap, nothing is within it; where a memory cap rules out neither that plan nor those it was found from, the answer is
-        the same under that cap. No plan has a lower load than one of least CPU that is loaded more by CPU than by memory.
+        If its CPU is above the cap on CPU, no plan keeps that cap. If a cap on memory admits it and all plans it was found from, it is also the
+        plan of least CPU under that cap. If it loads the cap on CPU more than the cap on memory, no plan has a lower load.
         """
         if not self._least_cpu:
             return None

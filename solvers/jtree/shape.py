@@ -46,7 +46,7 @@ MAX_PRICED = 24  # plans that are priced and returned; pricing 200 streams takes
 MAX_REFINED = 40  # inputs up to which a wide join's orders are looked for again at the end
 LARGE = 60  # streams from which only the chosen plan is priced
 MEASURED = 20  # joins whose pricing is timed
-AT_ONCE = 0.25  # of the time of a probe of a narrow join takes one of a wide join, whose probes are priced and written over arrays
+AT_ONCE = 0.25  # of the time of a narrow join's probe: what a wide join's takes, whose probes are priced and written over arrays
 PER_JOIN = 8  # probes that take as long to write as a join itself, its validity and its reasons
 AS_QUICK = 2.0  # times the probes of the quickest plan to write: one of the two has to be written, and milliseconds are no reason to prefer it
 
@@ -92,7 +92,8 @@ class Writing:
         return deadline.earlier(self.seconds(draft))
 
     def in_time(self, deadline: Deadline, drafts: Sequence[Draft], reserved: Draft | None = None) -> list[Draft]:
-        """The plans that can still be written before the deadline, or in the time that was reserved for one of them, or as quickly as any."""
+        """The plans that take no longer to write than the largest of three times: what is left until the deadline, what `reserved` takes, and
+        AS_QUICK times what the quickest takes."""
         left = max(deadline.remaining(), 0.0 if reserved is None else self.seconds(reserved), AS_QUICK * min(map(self.seconds, drafts)))
         return [draft for draft in drafts if self.seconds(draft) <= left]
 

@@ -1,10 +1,10 @@
 """Stars, for which exact search over all connected sets would take too long: the best plan, or one that is nearly.
 
-Problem: of the join trees of a star within a cap on memory the one of least CPU. Method: chains of sets of leaves (`compiled.stars`), of which few
-are enough where keeping a state costs the same in every join. In a join of two a state may go without an index, so it does not quite; two searches
-over the same few sets close in on the best plan. One counts what each state costs at least in any join, and is a bound of all plans. The other
-counts what each costs in its own join, and is a plan. Where no state is better off without an index, or what it would save is below all digits that
-count, they agree.
+Problem: of the join trees of a star within a cap on memory the one of least CPU. Method: chains of sets of leaves (`compiled.stars`). If keeping a
+state cost the same in every join, few sets would be enough. It nearly does: only in a join of two may a state go without an index. So two searches
+over the same few sets close in on the best plan. The first counts what each state costs at least in any join, and gives a bound of all plans; the
+second counts what each costs in its own join, and gives a plan. They agree where no state is better off without an index, or where what it would
+save is below all digits that count.
 
 Valid: a leaf's state is kept with an index, or scanned by every tuple of the hub's set that it is joined with. No such set has a rate below the
 hub's window times all growths below 1, over the hub's T. A set's state is scanned by leaves, none of which has a lower rate than the slowest.
@@ -23,7 +23,7 @@ import numpy as np
 from models.plan import Proof
 from models.request import Objective
 from solvers.common.deadline import Deadline
-from solvers.common.tolerances import ROUNDING, SUMMED_DOWN
+from solvers.common.tolerances import ROUNDING, SUMMED, SUMMED_DOWN
 from solvers.jtree.compiled.compiling import Floats
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.stars import ENDED, Labels, Leaves, chains_of_star, label_room
@@ -35,17 +35,14 @@ from solvers.model.point import Point, point_of
 
 __all__ = ["BestOfStar", "best_of_star", "star"]
 
-SMALLEST, TABLED = (
-    13,
-    16,
-)  # streams; of fewer than the first, exact search over all connected sets ends in milliseconds and says more; up to the second it mostly ends
+SMALLEST = 13  # streams: with fewer, exact search over all connected sets ends in milliseconds, and says more
+TABLED = 16  # streams up to which that search mostly ends
 LARGEST_STAR = 24  # streams: a table of as many sets as there are sets of leaves
 MAX_SETS = 20_000  # of leaves, as many of each kind as one likes: a tenth of a second
 MOST_LABELS = 200_000
 WORK = 20_000_000  # steps of each search: about half a second
 HUGE = 1e200  # an excess from which sizes may leave the range of a double
 NEAR = 1e-3  # of the CPU between a bound and a plan, which searches over all connected sets seldom have for a star of this size
-ROOM = 1.0 + 1e-12  # of the cap on memory, for rounding: whether a plan fits is decided on its priced figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,7 @@ def best_of_star(model: CostModel, deadline: Deadline, cap: float = math.inf) ->
     leaves, kinds = _leaves(ledger, hub, math.isfinite(cap))
     if _sets(kinds) > MAX_SETS or not all(0.0 < growth < HUGE for growth in kinds.growth):
         return None
-    limits = np.array([HUGE, (cap - model.leaves_bytes()) * ROOM])
+    limits = np.array([HUGE, (cap - model.leaves_bytes()) * SUMMED])  # whether a plan fits is decided on its priced figures
     made = _searched(kinds, limits, deadline)
     if made is None:
         return None

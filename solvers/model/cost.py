@@ -8,15 +8,14 @@ Every CPU figure is a sum of *terms* weight · size(U) · size(V) · Σ_{i∈B} 
 that is all that sensitivity analysis (headroom, validity) needs to know. Sums are `total`, which is exact
 before its one rounding, so no figure depends on the order of summation.
 
-Beside what tuples cost, each probe step costs `step` whatever comes: a term without U, V and B. A join of m inputs, f of which are no tables,
-has f·(m − 1) steps. That is 2·(f − 1) + (m − f), as many as binary joins of these inputs have, and (f − 1)·(m − 2) more: so every plan has
-`least_steps`, binary joins have no others, and which steps come in which order changes nothing.
+What one operation costs is said in `model.operations`. Beside what tuples cost, each probe step costs `step` whatever comes: a term without U, V
+and B.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from models.request import Costs
 from solvers.common.errors import BindError, RangeError
 from solvers.model.binding import check_bound
 from solvers.model.graph import SMALL, JoinGraph, Offer, bits
+from solvers.model.operations import keeping, least_keeping, least_steps, scanning, stepping, times, total
 from solvers.model.tree import Asked, Join, Tree, joins, leaf_mask
 
 __all__ = [
@@ -36,13 +36,6 @@ __all__ = [
     "PricedState",
     "PricedTree",
     "Term",
-    "keeping",
-    "least_steps",
-    "scanning",
-    "side",
-    "stepping",
-    "times",
-    "total",
 ]
 
 
@@ -102,6 +95,8 @@ class PricedJoin:
     terms: Sequence[Term]
     exact: tuple[float, ...]
     """A few numbers that add up to the exact sum of the terms, without rounding; of a wide join in a large graph its CPU alone."""
+    steps: float
+    """What its probe steps cost, whatever their rows."""
     asked: Asked = ()
 
 
@@ -130,51 +125,6 @@ class PricedTree:
     @property
     def terms(self) -> list[Term]:
         return [*(term for join in self.joins for term in join.terms), *self.adjustments]
-
-
-def total(values: Iterable[float]) -> float:
-    """The sum, exact before its one rounding; infinity where it leaves the range of a double."""
-    try:
-        return math.fsum(values)
-    except OverflowError:
-        return math.inf
-
-
-def times(weight: float, value: float) -> float:
-    """weight · value; 0 where the weight is 0, even if the value is infinite."""
-    return weight * value if weight else 0.0
-
-
-def keeping(costs: Costs, indexed: bool, kept: float) -> float:
-    """Keeping a state that `kept` tuples enter, and leave, a second."""
-    return times(costs.insert + costs.delete if indexed else costs.append, kept)
-
-
-def stepping(costs: Costs, steps: int) -> float:
-    """What so many probe steps cost, whatever their rows."""
-    return times(costs.step, steps)
-
-
-def least_steps(graph: JoinGraph) -> int:
-    """The probe steps that every plan has: two for each stream but one, and one for each table."""
-    tables = graph.tables.bit_count()
-    return 2 * max(0, len(graph) - tables - 1) + tables
-
-
-def scanning(costs: Costs, hashed: bool, arriving: float, size: float) -> float:
-    """What `arriving` probes a second of a state of `size` tuples cost beyond the probe itself: nothing by hash, else every tuple."""
-    return 0.0 if hashed else times(costs.scan, arriving * size)
-
-
-def side(costs: Costs, indexed: bool, kept: float, arriving: float, size: float, produced: float = 0.0) -> float:
-    """One side of a binary join: keeping a state of `size` tuples that `kept` tuples enter a second, probing it, and making `produced` results.
-
-    This defines what an index or a nested loop costs; `solvers.jtree.compiled.cost.side` is the same, compiled. It is paper 4's C_{A⋉B}, too: its
-    Eq. 2 is side(scan=C_n, append=2·C_n, join=0) without index, its Eq. 3 side(insert=C_h, delete=C_h·bucket, join=C_h) with one;
-    Eq. 4 to 6 are sums of two of these.
-    """
-    probing = times(costs.probe, arriving), scanning(costs, indexed, arriving, size)
-    return total((keeping(costs, indexed, kept), *probing, times(costs.join, produced)))
 
 
 def _exact_sum(values: list[float]) -> tuple[float, ...]:
@@ -252,6 +202,12 @@ class CostModel:
     @cached_property
     def _leaves_bytes(self) -> float:
         return total(w * b for w, b in zip(self.graph.window_tuples, self.graph.tuple_bytes, strict=True))
+
+    def paid_by_all(self) -> list[float]:
+        """What every plan without tables pays: making the results, the least probe steps, and for each stream the least of keeping it."""
+        graph, least = self.graph, least_keeping(self.costs)
+        results = times(self.costs.join, self.rate(graph.all))
+        return [results, stepping(self.costs, least_steps(graph)), *(least * rate for rate in graph.rates)]
 
     def hashed_in_binary(self, probing: int, probed: int, sizes: Mapping[int, float] | None = None) -> bool:
         """Whether, in a binary join, `probing` finds its partners in the state of `probed` by hash; else by a nested loop.
@@ -351,6 +307,7 @@ class CostModel:
             exact[0] if exact else 0.0,
             tuple(terms),
             exact,
+            steps,
             asked,
         )
 

@@ -25,6 +25,7 @@ from solvers.common.deadline import NEVER, Deadline
 from solvers.common.tolerances import TIED
 from solvers.model.cost import CostModel, PricedJoin
 from solvers.model.graph import DENSE, Edge, JoinGraph, bits
+from solvers.model.operations import going_on, probing
 
 __all__ = ["TIED", "Orders", "best_join", "best_orders", "orders_by_rank", "orders_by_unions"]
 
@@ -45,6 +46,10 @@ class _Blocks:
     hashable: tuple[int, ...]
     selectivity: tuple[dict[int, float], ...]
     """Product of the predicates between two blocks, by position."""
+    by_hash: float
+    """What a tuple's probe costs that finds its partners by hash."""
+    by_scan: tuple[float, ...]
+    """By block what a tuple's probe costs that scans its state."""
 
     def made(self, size: float, visited: int, target: int) -> float:
         """The size after the step to `target` from what is visited."""
@@ -54,11 +59,9 @@ class _Blocks:
                 growth *= selectivity
         return size * growth
 
-    def arrive(self, size: float, visited: int, target: int) -> float:
-        """What the step costs apart from making its results."""
-        costs = self.model.costs
-        weight = costs.probe if self.hashable[target] & visited else costs.probe + costs.scan * self.sizes[target]
-        return size * weight if weight else 0.0
+    def step(self, size: float, visited: int, target: int, made: float) -> float:
+        """What it costs per 1/T to go on to `target`, from `size` tuples to as many as are `made`."""
+        return going_on(self.by_hash if self.hashable[target] & visited else self.by_scan[target], size, self.model.costs.join, made)
 
     def candidates(self, visited: int, reached: int) -> int:
         """The blocks that may come next: those a predicate leads to, or all where none does. `reached` are all that are next to a visited one."""
@@ -79,7 +82,9 @@ def _blocks(model: CostModel, masks: Sequence[int]) -> _Blocks:
             adjacent[here] |= 1 << there
             hashable[here] |= edge.equality << there
             selectivity[here][there] = selectivity[here].get(there, 1.0) * edge.selectivity
-    return _Blocks(model, tuple(masks), tuple(graph.size(mask) for mask in masks), tuple(adjacent), tuple(hashable), tuple(selectivity))
+    sizes = tuple(graph.size(mask) for mask in masks)
+    by_scan = tuple(probing(model.costs, False, size) for size in sizes)
+    return _Blocks(model, tuple(masks), sizes, tuple(adjacent), tuple(hashable), tuple(selectivity), probing(model.costs, True, 0.0), by_scan)
 
 
 def _across(graph: JoinGraph, owner: dict[int, int]) -> list[Edge]:
@@ -186,7 +191,6 @@ def _mask(blocks: _Blocks, union: int) -> int:
 
 
 def _by_backward_pass(blocks: _Blocks, layers: list[_Layer]) -> Orders:
-    join = blocks.model.costs.join
     to_go: dict[int, float] = dict.fromkeys(layers[-1], 0.0)
     following: dict[int, int] = {}
     for layer, above in zip(reversed(layers[:-1]), reversed(layers[1:]), strict=True):
@@ -194,8 +198,7 @@ def _by_backward_pass(blocks: _Blocks, layers: list[_Layer]) -> Orders:
             best, choice = math.inf, -1
             for target in bits(blocks.candidates(visited, reached)):
                 union = visited | 1 << target
-                made = above[union][0]
-                cost = blocks.arrive(size, visited, target) + (made * join if join else 0.0) + to_go[union]
+                cost = blocks.step(size, visited, target, above[union][0]) + to_go[union]
                 if cost < best * TIED or choice < 0:
                     choice = target
                 best = min(best, cost)
@@ -214,7 +217,6 @@ def _by_backward_pass(blocks: _Blocks, layers: list[_Layer]) -> Orders:
 
 def _greedy(blocks: _Blocks, start: int) -> tuple[int, ...]:
     """Next is the block whose step is cheapest, its results included."""
-    join = blocks.model.costs.join
     order: list[int] = []
     visited, reached, size = 1 << start, blocks.adjacent[start], blocks.sizes[start]
     growth = list(blocks.sizes)
@@ -225,7 +227,7 @@ def _greedy(blocks: _Blocks, start: int) -> tuple[int, ...]:
         best = (math.inf, math.inf, -1)
         for target in bits(blocks.candidates(visited, reached)):
             made = size * growth[target]
-            cost = blocks.arrive(size, visited, target) + (made * join if join else 0.0)
+            cost = blocks.step(size, visited, target, made)
             if (cost, made) < best[:2] or best[2] < 0:
                 best = (cost, made, target)
         _, size, last = best
@@ -254,7 +256,6 @@ class _Run:
 
 def _by_rank(blocks: _Blocks, start: int) -> tuple[int, ...]:
     """IKKBZ (Ibaraki and Kameda; Krishnamurthy, Boral and Zaniolo): on a tree the order by rank is the best order."""
-    costs = blocks.model.costs
     parent, preorder = {start: start}, [start]
     for node in preorder:
         for child in bits(blocks.adjacent[node]):
@@ -267,8 +268,8 @@ def _by_rank(blocks: _Blocks, start: int) -> tuple[int, ...]:
         if node == start:
             return tuple(k for run in chain for k in run.blocks)
         growth = min(_HUGE, blocks.sizes[node] * blocks.selectivity[node][parent[node]])
-        scanned = 0.0 if blocks.hashable[node] >> parent[node] & 1 else costs.scan * blocks.sizes[node]
-        run = _Run((node,), min(_HUGE, costs.probe + scanned + costs.join * growth), growth)
+        probe = blocks.by_hash if blocks.hashable[node] >> parent[node] & 1 else blocks.by_scan[node]
+        run = _Run((node,), min(_HUGE, going_on(probe, 1.0, blocks.model.costs.join, growth)), growth)
         # A parent must come before its children. Where the ranks would put a child first, the two are visited as one block.
         while chain and chain[0].rank < run.rank:
             run = run.then(chain.pop(0))

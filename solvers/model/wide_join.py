@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.request import Costs
-from solvers.model.cost import CostModel, PricedJoin, PricedPipeline, PricedProbe, PricedState, Term, keeping, stepping, total
+from solvers.model.cost import CostModel, PricedJoin, PricedPipeline, PricedProbe, PricedState, Term
 from solvers.model.graph import JoinGraph, bits
+from solvers.model.operations import keeping, stepping, total
 from solvers.model.products import AT_ONCE
 
 __all__ = ["WideProbes", "WideTerms", "price_wide_join", "probing_along", "sizes_along"]
@@ -247,6 +248,7 @@ def price_wide_join(model: CostModel, blocks: Sequence[int], orders: Sequence[Se
         cpu_of_all,
         WideTerms(layout, hashed, (probing, joining, scanning), np.array(kept), steps),
         (cpu_of_all,),
+        steps,
     )
 
 

@@ -25,6 +25,7 @@ from solvers.common.gap import gap_between
 from solvers.jtree.search import Found, Problem
 from solvers.model.cost import PricedProbe, PricedTree
 from solvers.model.graph import JoinGraph, bits
+from solvers.model.operations import stepping
 from solvers.model.sensitivity import headroom, validity
 from solvers.model.tree import Join, Tree
 from solvers.model.wide_join import WideProbes
@@ -59,6 +60,7 @@ def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
     """
     model, graph = problem.model, problem.model.graph
     ids = {node.mask: f"join-{number}" for number, node in enumerate(priced.nodes, 1)}
+    step = stepping(model.costs, 1)
 
     def name(tree: Tree) -> str:
         return ids[tree.mask] if isinstance(tree, Join) else graph.names[tree]
@@ -80,7 +82,7 @@ def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
             "states": State.trusted(
                 ({"input": inputs[k], "indexed": state.indexed, "cpu": state.cpu} for k, state in enumerate(join.states) if state.kept), STATE_FIELDS
             ),
-            "pipelines": [_pipeline(inputs, k, pipeline.probes, model.costs.step) for k, pipeline in enumerate(join.pipelines) if pipeline.probes],
+            "pipelines": [_pipeline(inputs, k, pipeline.probes, step) for k, pipeline in enumerate(join.pipelines) if pipeline.probes],
         }
         finite = math.isfinite(size * (1.0 + model.per_second(node.mask) + model.tuple_bytes(node.mask)) + join.cpu)
         operators += Operator.trusted([fields], OPERATOR_FIELDS) if finite else [Operator.model_validate(fields)]

@@ -104,7 +104,10 @@ def _least(problem: Problem, outcome: Outcome, deadline: Deadline) -> float:
 
 
 def _of_trees(problem: Problem, tree: Found, found: Found) -> Found:
-    """`tree` with what a claim about all plans says of those without caches: a bound of all is a bound of them, and a best of all their best."""
+    """`tree` with what is known of plans without caches once `found` is known of all plans.
+
+    A bound of all plans is a bound of those without caches as well. And where the best of all plans has no caches, it is the best of those.
+    """
     if found.proof is Proof.NONE or (tree.proof is Proof.OPTIMAL and problem.caps.admit(tree.best)):
         return tree
     bounds = [claimed.bound for claimed in (tree, found) if claimed.proof is not Proof.NONE and claimed.bound is not None]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from models.request import MAX_STREAMS
+from models.faults import MAX_STREAMS
 from solvers.sql.text import Faults, Text
 
 __all__ = ["From", "Relation", "conjuncts", "read_from", "the_select"]

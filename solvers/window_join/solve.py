@@ -5,7 +5,7 @@ other window. A window is hashed or scanned; touching a tuple costs C_h or C_n. 
 processed, at most M tuples be kept.
 
 Method: the cost splits into one term per direction, so each window's structure is chosen on its own (Eq. 2 to 6, as
-`solvers.model.cost.side`). The output rate is σ(A·λ_b + B·λ_a) for windows of A and B tuples. With λ_a given, the best λ_b
+`solvers.model.operations.side`). The output rate is σ(A·λ_b + B·λ_a) for windows of A and B tuples. With λ_a given, the best λ_b
 is all that is left, and of flexible windows the slower stream's is filled first (Eq. 13); what remains is a function of
 λ_a that is quadratic between a handful of points, so its maximum is at one of them or at a piece's own maximum.
 
@@ -35,7 +35,7 @@ from models.window_join import (
     WindowJoinRequest,
     WindowKind,
 )
-from solvers.model.cost import side
+from solvers.model.operations import side
 
 __all__ = ["approximate_crossover", "exact_crossover", "hash_cost", "nested_loop_cost", "regulate", "solve_window_join"]
 

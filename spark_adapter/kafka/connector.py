@@ -20,13 +20,13 @@ from pyspark.find_spark_home import _find_spark_home
 
 from models.bindings import KAFKA, Bindings, ValueFormat
 from spark_adapter.errors import ConnectorError
+from spark_adapter.session import SUBMITTED
 
 __all__ = ["AVRO", "BROKER", "CONNECTOR", "PACKAGES", "connected", "fetched", "missing", "unfetched"]
 
 PACKAGES = "spark.jars.packages"
 
 SCALA = "2.13"  # of every Spark 4
-SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
 PATIENCE = 600.0  # seconds for Maven to fetch some forty megabytes
 
 # What was tested together with Spark 4.3, whose own connector Maven Central did not have then. Without what they depend on in turn: Spark has that.

@@ -55,7 +55,7 @@ def make_missing(program: Program, state: State) -> None:
 
 
 class Building:
-    """What the plan in force keeps beyond what is whole."""
+    """The subresults that the plan in force keeps and that are not whole yet."""
 
     def __init__(self, program: Program, state: State, watermark: int) -> None:
         self.program, self.state, self.watermark = program, state, watermark
@@ -69,7 +69,8 @@ class Building:
         return self.effort.work + ADDED * self.added
 
     def keep_up(self, theirs: Sequence[str]) -> None:
-        """Join the batch's new rows into all that is begun or whole, but `theirs`: what the plan keeps whose way is taken."""
+        """Join the batch's new rows into every subresult that is begun or whole, except `theirs`: those of the plan whose way is taken, which its own
+        joins keep up."""
         for join in self.program.joins:
             if join.output in theirs or not (join.output in self.state.notes.building or join.output in self.state.notes.modules):
                 continue

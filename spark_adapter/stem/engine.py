@@ -30,6 +30,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from models.bindings import Bindings, Routing
 from models.plan import Plan
 from spark_adapter.expressions import milliseconds, quoted
+from spark_adapter.session import PARTITIONS
 from spark_adapter.sources import Inputs, attributes, result_columns
 from spark_adapter.stem.program import Program
 from spark_adapter.stem.programming import program_of
@@ -63,7 +64,7 @@ UNBOUNDED = str(2**31 - 1)  # Spark's word for it
 
 def settings(streams: Mapping[str, DataFrame], partitions: int) -> dict[str, str]:
     """What a query of this engine is started with."""
-    found = SETTINGS | {"spark.sql.shuffle.partitions": str(partitions)}
+    found = SETTINGS | {PARTITIONS: str(partitions)}
     if all(_narrow(frame) for frame in streams.values()):
         # Spark adds up the size of a packet anew for every row, which takes as long as packing. Rows like these need no such limit.
         found["spark.sql.execution.arrow.maxBytesPerBatch"] = UNBOUNDED

@@ -81,17 +81,18 @@ class _Met:
 
     @property
     def _share(self) -> float:
-        """Of the pairs that were looked at; where some were and others stand for many, by how sure the matches are."""
+        """Matches over their variance, which is 1 where all pairs were looked at, and less the more of them stand for others; without matches, the
+        share of the pairs that were looked at."""
         return self.matched / self.variance if self.variance > 0.0 else self.looked / self.pairs
 
     @property
     def seen(self) -> float:
-        """As many matches, all looked at, would say as much."""
+        """The number of matches that would say as much, had all pairs been looked at."""
         return self.matched * self._share
 
     @property
     def as_looked(self) -> _Met:
-        """As many pairs, all looked at, as would say as much."""
+        """The same selectivity from fewer pairs: as many as would say as much, had all been looked at."""
         return _Met(self.pairs * self._share, self.seen, self.pairs * self._share, self.seen, self.counted)
 
     @property

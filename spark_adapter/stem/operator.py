@@ -90,8 +90,9 @@ def evict(program: Program, grid: Grid, cell: int, store: Store, watermark: int)
 
 
 def _held(ways: Ways, grid: Grid, cell: int, state: State, watermark: int) -> dict[str, Any]:
-    """Whose way is taken and which plan is in force; per module [rows, bytes], rows counted once however many cells hold copies and bytes as
-    they lie here, of those that are not whole too; pieces; and what was moved."""
+    """What the cell says of its state: the plan whose way is taken and the plan in force; of every module, whole or still being built, [rows, bytes];
+    how many pieces there are; and what the batch moved. Rows are counted once, however many cells hold copies of them; bytes are those that lie here.
+    """
     sizes = state.sizes(watermark)
     theirs = {module.key for module in ways.taken.modules}
 

@@ -105,9 +105,6 @@ class Shelf:
                 return None
         return found
 
-    def bytes_of(self, name: str) -> bytes:
-        return (self.folder / name).read_bytes()
-
     def has_index(self, name: str, columns: tuple[str, ...]) -> bool:
         place = f"{name}.{_named(columns)}"
         return place in self._open.indexes or (self.folder / place).exists()

@@ -15,8 +15,9 @@ from solvers.common.errors import RangeError
 from solvers.jtree.given import tree_of
 from solvers.jtree.lower_bound import cpu_lower_bound
 from solvers.jtree.search import make_join
-from solvers.model.cost import CostModel, PricedTree, least_steps, side
+from solvers.model.cost import CostModel, PricedTree
 from solvers.model.graph import join_graph
+from solvers.model.operations import least_steps, side
 from solvers.planner import plan, problem_of
 from tests.graphs import plan_requests, random_graph
 from tests.solvers import naive_pricer

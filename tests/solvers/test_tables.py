@@ -22,10 +22,12 @@ from solvers.frontier import frontier as frontier_of
 from solvers.jtree.exact import frontier_search
 from solvers.jtree.lower_bound import cpu_lower_bound
 from solvers.jtree.search import Problem
+from solvers.jtree.tables.joins import orders_of, ways
 from solvers.jtree.tables.shapes import first_points
 from solvers.model.binding import check_bound
-from solvers.model.cost import CostModel, least_steps
+from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
+from solvers.model.operations import least_steps
 from solvers.model.tree import joins
 from solvers.planner import plan
 from solvers.replan import replan
@@ -102,6 +104,23 @@ def test_no_plan_with_tables_has_fewer_probe_steps_than_the_least() -> None:
         assert frontier_search(Problem(model), Deadline.after(LONG)).best.cpu == least
         alike += least == least_steps(model.graph)
     assert alike > 20
+
+
+def test_every_way_to_access_tables_costs_what_the_model_says_of_its_orders() -> None:
+    """The search adds up what its steps cost; `CostModel.price_join` defines what the join costs."""
+    seen = 0
+    for seed in range(600, 900):
+        model = table_model(seed)
+        n = len(model.graph)
+        blocks = [1 << k for k in range(n)]
+        if n > 3 and model.graph.connected(3) and not 3 & model.graph.tables:
+            blocks[:2] = [3]  # a subresult among the inputs
+        for way in ways(model, blocks):
+            orders = orders_of(model, blocks, way.asked)
+            assert orders is not None
+            assert way.cpu == pytest.approx(model.price_join(blocks, orders, None, way.asked).cpu, rel=1e-9)
+            seen += 1
+    assert seen > 300
 
 
 def test_accesses_are_those_of_a_plan_that_brute_force_finds_too() -> None:

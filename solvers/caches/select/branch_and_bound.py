@@ -64,7 +64,8 @@ class _Search:
             self.best = found
 
     def repaired(self, choice: Choice) -> None:
-        """Offer the choice, and the best use of the groups it opens, without those that then do not pay."""
+        """Offer the choice, then the cheapest use of the groups that it has; while some of these save less than their upkeep, leave those out and
+        offer the cheapest use of the rest."""
         if choice in self.seen:
             return
         self.seen.add(choice)
@@ -99,7 +100,8 @@ class _Search:
 
 
 def branch_and_bound(program: Program, deadline: Deadline, max_nodes: int = MAX_NODES, below: float = math.inf) -> Selection:
-    """The optimum, or the best choice found with its bound. Who has no use for a choice that costs `below` or more is spared the search for one."""
+    """The optimum, or the best choice found with its bound. A caller who has no use for choices that cost `below` or more says so, and they are
+    not searched for."""
     search = _Search(program, deadline, below)
     if not search.members:
         cost = program.cost(())

@@ -6,7 +6,7 @@ Take the group (or single operator) of least cost-rate, again and again, until e
 overlap in the end, the one that covers the most stays.
 
 Guarantee: at most H_k = 1 + 1/2 + … + 1/k times the optimum for k operators, where segments nest, nothing is
-excluded and no memory cap binds (`harmonic`); always feasible. Complexity: O(k · m log m).
+excluded and no memory cap binds; always feasible. Complexity: O(k · m log m).
 Departs from the paper: a group taken once is not charged again, and what would break the cap or an exclusion is passed
 over; neither costs the guarantee anything where it holds.
 """
@@ -17,12 +17,7 @@ import math
 
 from solvers.caches.select.program import Choice, Program, Selection
 
-__all__ = ["greedy", "harmonic", "without_overlaps"]
-
-
-def harmonic(operators: int) -> float:
-    """H_k, the ratio that the greedy cover is proven to keep."""
-    return math.fsum(1.0 / k for k in range(1, operators + 1))
+__all__ = ["greedy", "without_overlaps"]
 
 
 def without_overlaps(program: Program, choice: Choice) -> Choice:
@@ -39,7 +34,7 @@ def without_overlaps(program: Program, choice: Choice) -> Choice:
 
 
 def greedy(program: Program) -> Selection:
-    """A feasible choice within `harmonic(operators)` of the optimum."""
+    """A feasible choice, within H_k of the optimum where the guarantee holds."""
     uncovered = {(p, o) for p, costs in enumerate(program.operator_costs) for o in range(len(costs))}
     held: dict[int, float] = {}
     choice: list[int] = []

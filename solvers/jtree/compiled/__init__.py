@@ -4,7 +4,7 @@
 |---|---|---|
 | sets | connected sets, listed and found | model/connected |
 | tables | their figures | model/graph |
-| cost | what one join costs above what every plan pays | model/cost |
+| cost | what one join costs above what every plan pays | model/cost, model/operations |
 | orders | the best probe orders, and the cost with them | model/probe_order |
 | staircase | points that no other beats | model/staircase |
 | binary_tree, linearised | the best binary tree, and the best over an order of the streams | bjtree |

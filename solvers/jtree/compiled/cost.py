@@ -1,4 +1,4 @@
-"""What joins cost, compiled: every compiled search asks here. `solvers.model.cost` defines it, plain.
+"""What joins cost, compiled: every compiled search asks here. `solvers.model.operations` and `solvers.model.cost` define it, plain.
 
 A join's cost is counted as *excess*, what it costs above what every plan pays (`Prices`): totals agree in most digits, differences decide.
 Of its probe steps that is what it has more than binary joins of its inputs would have (`stepping`).

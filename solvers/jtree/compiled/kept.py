@@ -15,7 +15,7 @@ import numpy as np
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, inlined, making, released
 from solvers.jtree.compiled.cost import Weights, weighted
 from solvers.jtree.compiled.key_classes import KeyClasses, rarest_key
-from solvers.jtree.compiled.sets import MAX_BITS, lowest
+from solvers.jtree.compiled.sets import MAX_BITS, SPREADING, lowest
 
 __all__ = [
     "COUNT",
@@ -46,7 +46,6 @@ __all__ = [
 
 WORD = MAX_BITS  # streams of a machine word
 COUNT, TAKEN, STEPS, LISTED, HEAPED, WORK = 0, 1, 2, 3, 4, 5  # places of `Kept.counts`
-_MIXED = 0x1E3779B97F4A7C15  # odd, spreads neighbouring sets over the table
 
 
 class Streams(NamedTuple):
@@ -239,7 +238,7 @@ def place_of_set(kept: Kept, whole: Ints) -> int:
     last = slots.size - 1
     mixed = 0
     for w in range(whole.size):
-        mixed = (mixed ^ whole[w]) * _MIXED
+        mixed = (mixed ^ whole[w]) * SPREADING
         mixed ^= (mixed >> 29) & 0xFFFFFFFF
     slot = mixed & last
     while slots[slot] >= 0:

@@ -15,20 +15,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 
 from solvers.jtree.compiled.compiling import Floats, Ints
-from solvers.jtree.compiled.cost import Weights
+from solvers.jtree.compiled.cost import weights_of
 from solvers.jtree.compiled.unions import Between, Unions, between, greedy, join_of_unions, order_scratch, size_of, unions_of
 from solvers.jtree.orders import best_orders
-from solvers.model.cost import CostModel, least_steps, stepping
+from solvers.model.cost import CostModel
 from solvers.model.graph import bits
+from solvers.model.operations import least_keeping, probe_steps, stepping
+from solvers.model.probe_order import Orders
 
 __all__ = ["MAX_EXACT_INPUTS", "Ledger", "Orders"]
-
-Orders: TypeAlias = tuple[tuple[int, ...], ...]
 
 MANY_BLOCKS = 60  # of a join, from which its pairs are not counted one by one
 MAX_EXACT_INPUTS = 12  # a backward pass over 4096 unions; wider joins are ordered greedily
@@ -40,11 +39,11 @@ class Ledger:
     def __init__(self, model: CostModel) -> None:
         graph, costs = model.graph, model.costs
         self.model = model
-        self.base = min(costs.insert + costs.delete, costs.append)
-        self.weights = Weights(costs.join, costs.insert + costs.delete - self.base, costs.append - self.base, costs.probe, costs.scan, costs.step)
+        self.base = least_keeping(costs)
+        weights = weights_of(costs)
+        self.weights = weights._replace(indexed=weights.indexed - self.base, append=weights.append - self.base)
         """Of what is above the base."""
-        results = costs.join * model.rate(graph.all) if costs.join else 0.0
-        self.common = math.fsum([*(self.base * rate for rate in graph.rates), results, stepping(costs, least_steps(graph))])
+        self.common = math.fsum(model.paid_by_all())
         self._windows = np.array(graph.window_tuples, np.float64)
         columns = graph.columns
         self._left, self._right, self._selectivity = columns.left, columns.right, columns.selectivity
@@ -177,7 +176,7 @@ class Ledger:
         model, whole = self.model, sum(masks)
         parts = [term.value for term in model.price_join(masks, orders).terms if term.made != whole]
         parts += [-self.base * model.rate(mask) for mask in masks if self.base]
-        parts.append(-stepping(model.costs, 2 * (len(masks) - 1)))
+        parts.append(-stepping(model.costs, (len(masks) - 1) * probe_steps(2)))
         return max(0.0, math.fsum(parts)) if all(map(math.isfinite, parts)) else math.inf
 
 

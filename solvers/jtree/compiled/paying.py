@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from solvers.common.tolerances import ROUNDING
 from solvers.jtree.compiled.cached import KeyPredicates, classify, least_new_keys, no_classes
 from solvers.jtree.compiled.compiling import Floats, Ints, compiled, making, released
 from solvers.jtree.compiled.cost import Prices
@@ -23,7 +24,7 @@ from solvers.jtree.compiled.sets import Sets, lowest, place_of
 
 __all__ = ["SLACK", "cache_could_pay", "saved_by_lookup"]
 
-SLACK = 1e-9  # relative: sums that differ by less are left to those who add them up exactly
+SLACK = ROUNDING  # sums that differ by less are left to those who add them up exactly
 
 
 @compiled

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from solvers.jtree.compiled.compiling import Floats, Ints, compiled, making
 
-__all__ = ["MAX_BITS", "Sets", "find", "hash_table", "list_connected", "lowest", "next_set", "place_of", "popcount"]
+__all__ = ["MAX_BITS", "SPREADING", "Sets", "find", "hash_table", "list_connected", "lowest", "next_set", "place_of", "popcount"]
 
 MAX_BITS = 62  # a set is one signed machine word
-_GOLDEN = 0x1E3779B97F4A7C15  # odd, spreads neighbouring masks over the table; below 2^61, so no sign to think of
+SPREADING = 0x1E3779B97F4A7C15  # a hash is a multiple of it: odd, so that neighbouring masks lie far apart; below 2^61, so no sign to think of
 
 
 class Sets(NamedTuple):
@@ -165,7 +165,7 @@ def hash_table(masks: Ints, n: int) -> tuple[Ints, NDArray[np.int32], int, int]:
     if n <= width + 2:
         wanted = 1 << n
     else:
-        multiplier = _GOLDEN
+        multiplier = SPREADING
         shift = 61 - width
     keys = np.zeros(wanted, np.int64)
     places = np.empty(wanted, np.int32)

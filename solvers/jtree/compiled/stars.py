@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solvers.jtree.compiled.compiling import Floats, Ints, compiled, making
-from solvers.jtree.compiled.cost import Weights, pair_excess, weighted
+from solvers.jtree.compiled.cost import Weights, pair_excess, stepping, weighted
 
 __all__ = ["CUT_OFF", "ENDED", "NO_LABELS", "Labels", "Leaves", "chains_of_star", "extend", "grow", "join_room", "label", "label_room", "whole_cost"]
 
@@ -134,7 +134,7 @@ def grow(star: Leaves, growing: Growing, m: int, leaf: int, size: float) -> None
     # Everyone who has visited the others goes on to this leaf. What they have made so far is no longer the output, unless it is an input.
     cost += size * product * paces * (made if m else weights.probe)
     # Beyond what joins of two have, it takes a probe step for each leaf before it, and each of those takes one more.
-    cost += weights.step * (2 * m)
+    cost += stepping(weights, m + 2) - stepping(weights, m + 1)
     # Its own pipeline begins with the hub's set.
     cost += pace * (weights.probe * tuples + made * size * f * sums)
     cost += star.floors[leaf] if star.floors.size else weights.indexed * tuples * pace

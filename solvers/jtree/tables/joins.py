@@ -24,8 +24,9 @@ from typing import NamedTuple
 from solvers.common.deadline import NEVER, Deadline
 from solvers.common.tolerances import TIED
 from solvers.jtree.search import spread
-from solvers.model.cost import CostModel, PricedJoin, stepping, times
+from solvers.model.cost import CostModel, PricedJoin
 from solvers.model.graph import Offer, bits
+from solvers.model.operations import going_on, keeping, probe_steps, probing, stepping, times
 from solvers.model.probe_order import Orders
 from solvers.model.staircase import undominated
 from solvers.model.tree import Asked
@@ -130,10 +131,9 @@ class _Join:
     def step(self, visited: int, k: int, size: float, made: float) -> float:
         """What it costs per 1/T to go on to input k, from `size` tuples to as many as are `made`."""
         costs, index = self.model.costs, self.indexes.get(k)
-        cost = times(costs.probe if index is None else index.cpu, size) + times(costs.join, made)
-        if index is None and not self._near[1][k] & visited:
-            cost += times(costs.scan, size * self.model.size(self.blocks[k]))
-        return cost
+        hashed = self._near[1][k] & visited != 0
+        per_tuple = probing(costs, hashed, self.model.size(self.blocks[k])) if index is None else index.cpu
+        return going_on(per_tuple, size, costs.join, made)
 
     def _ways_on(self, union: int, found: dict[int, _Steps]) -> _Steps:
         _, equal = self._near
@@ -165,20 +165,19 @@ class _Join:
                     if before | own not in grown or whole < grown[before | own][0]:
                         grown[before | own] = whole, (*chosen, own)
             sums = grown
+        steps = stepping(self.model.costs, probe_steps(len(self.blocks), len(self.blocks) - len(starts)))
         best: tuple[float, int, tuple[int, ...]] = (math.inf, 0, ())
         for indexed in sorted(sums):
-            cpu = sums[indexed][0] + self._keeping(indexed) + stepping(self.model.costs, len(starts) * (len(self.blocks) - 1))
+            cpu = sums[indexed][0] + self._keeping(indexed) + steps
             if cpu < best[0]:
                 best = cpu, indexed, sums[indexed][1]
         return best
 
     def _keeping(self, indexed: int) -> float:
         """What keeping the states costs, of the undecided ones those indexed."""
-        costs, (_, equal) = self.model.costs, self._near
+        model, (_, equal) = self.model, self._near
         by_hash = sum(1 << k for k in bits(self.kept) if equal[k] & ~self.tables) | indexed
-        return math.fsum(
-            times(costs.insert + costs.delete if by_hash >> k & 1 else costs.append, self.model.rate(self.blocks[k])) for k in bits(self.kept)
-        )
+        return math.fsum(keeping(model.costs, by_hash >> k & 1 != 0, model.rate(self.blocks[k])) for k in bits(self.kept))
 
     def orders(self) -> Orders | None:
         """The orders behind `together`; None where some pipeline cannot bind an index."""

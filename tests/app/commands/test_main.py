@@ -15,7 +15,7 @@ import pytest
 
 from app.commands import planning
 from app.commands.main import main
-from app.service.settings import Settings, settings_table
+from app.service.settings import Settings
 from models.plan import Frontier, Plan
 from tests.app.serving import EXAMPLES, ROOT, running
 
@@ -118,11 +118,10 @@ def test_no_library_is_imported_before_it_is_needed(arguments: list[str], unwant
     assert loaded.isdisjoint(unwanted), loaded & set(unwanted)
 
 
-def test_the_readme_shows_both_commands_and_the_service_page_every_setting() -> None:
+def test_the_readme_shows_both_commands() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "make demo" in readme
     assert "make test" in readme
-    assert settings_table().strip() in (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
 
 
 def test_the_figures_in_the_readme_are_those_of_the_example(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,8 @@ from dataclasses import fields
 
 import pytest
 
-from app.service.settings import Settings, SettingsError, settings_from, settings_table
+from app.service.settings import PREFIX, Settings, SettingsError, settings_from
+from tests.app.serving import ROOT
 
 
 def test_every_setting_is_read_from_its_variable() -> None:
@@ -40,10 +41,11 @@ def test_there_is_a_worker_per_core_unless_told_otherwise(monkeypatch: pytest.Mo
     assert Settings(workers=7).worker_count == 7
 
 
-def test_the_table_names_every_setting() -> None:
-    table = settings_table()
+def test_the_service_page_shows_every_setting() -> None:
+    rows = ["| variable | default | meaning |", "|---|---|---|"]
     for entry in fields(Settings):
-        assert f"| `WATERSMEET_{entry.name.upper()}` |" in table
+        rows.append(f"| `{PREFIX}{entry.name.upper()}` | {entry.metadata['shown'] or entry.default} | {entry.metadata['doc']} |")
+    assert "\n".join(rows) in (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
 
 
 def test_keys_are_separated_by_commas_and_not_shown() -> None:

@@ -58,30 +58,19 @@ def test_the_selection_runs_again_only_when_a_figure_moved_by_a_fifth() -> None:
     assert caches.reoptimize(figures(inner=1, outer=3, other=2))
     caches.begin_profiling()
     assert not caches.reoptimize(figures(inner=1.3, outer=3.5, other=2.5))
-    assert caches.selections == 1
     assert caches.in_state(CacheState.USED) == ["outer", "other"]
     caches.begin_profiling()
     assert caches.reoptimize(figures(inner=9.0, outer=3.5, other=2.5))
-    assert caches.selections == 2
     assert caches.in_state(CacheState.USED) == ["inner", "other"]
-
-
-def test_a_new_order_drops_the_caches_of_its_pipeline_and_profiles_the_new_ones() -> None:
-    caches = AdaptiveCaches(SEGMENTS, best)
-    caches.reoptimize(figures(inner=1, outer=3, other=2))
-    caches.reorder("T", [("inner", Segment("T", 1, 2))])
-    assert caches.in_state(CacheState.USED) == ["other"]
-    assert caches.in_state(CacheState.PROFILED) == ["inner"]
-    assert caches.reoptimize(figures(inner=1, other=2))
-    assert sorted(caches.in_state(CacheState.USED)) == ["inner", "other"]
 
 
 def test_used_caches_never_overlap_whatever_happens() -> None:
     generator = random.Random(5)
     caches = AdaptiveCaches(SEGMENTS, best)
+    selected = 0
     for _ in range(500):
         measured = figures(**{name: generator.uniform(-1, 3) for name in SEGMENTS})
-        generator.choice((lambda m: caches.observe(m), lambda _: caches.begin_profiling(), caches.reoptimize))(measured)
+        selected += generator.choice((lambda m: caches.observe(m), lambda _: caches.begin_profiling(), caches.reoptimize))(measured) is True
         used = [SEGMENTS[name] for name in caches.in_state(CacheState.USED)]
         assert len({segment.pipeline for segment in used}) == len(used)
-    assert caches.selections > 10
+    assert selected > 10

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from models.request import PlanRequest
 from solvers.caches.candidates import Pipelines, prefix_candidates, prefix_sets, program_of, streams_of
-from solvers.caches.global_caches import PAPERS_QUOTA, global_candidates
+from solvers.caches.global_caches import global_candidates
 from solvers.caches.select.program import cheapest_cover
 from solvers.caches.select.tree import overlap_forest
 from solvers.jtree.search import Problem, make_join
@@ -76,6 +76,9 @@ def test_example_6_1_caches_r2_r3_for_r6_through_a_semijoin_with_r1() -> None:
     found = [c for c in global_candidates(problem.model, attributes, changed, quota=1000) if c.pipeline == 5 and as_set(c.segment) == {2, 3}]
     assert [as_set(c.kept) for c in found] == [{1, 2, 3}]
     assert not any(c.pipeline == 5 and as_set(c.segment) == {2, 3} for c in prefix_candidates(problem.model, attributes, changed))
+
+
+PAPERS_QUOTA = 6  # m of §7.3
 
 
 def test_the_quota_takes_prefix_caches_first_and_then_the_longest_segments() -> None:

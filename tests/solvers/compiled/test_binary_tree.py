@@ -12,7 +12,7 @@ from solvers.common.deadline import Deadline
 from solvers.jtree.compiled.binary_tree import best_binary_tree, binary_splits, by_lowest, greedy_binary_cpu
 from solvers.jtree.compiled.cost import Weights, side, weighted, weights_of
 from solvers.jtree.compiled.orders import best_mjoin_orders
-from solvers.model import cost as defined
+from solvers.model import operations as defined
 from solvers.model.tree import Tree, joins, leaf_mask
 from tests.solvers.compiled.cases import FEW_SETS, SHAPES, Case, a_case, any_costs, cases, close
 from tests.solvers.reference import Blocks, positions

@@ -20,7 +20,7 @@ from solvers.jtree.compiled.orders import best_mjoin_orders, mjoin_excess, scrat
 from solvers.jtree.compiled.sets import list_connected
 from solvers.jtree.compiled.staircase import dominated, insert, room_for
 from solvers.jtree.compiled.unions import greedy, join_of_unions, order_scratch
-from solvers.model import cost as model_cost
+from solvers.model import operations
 from solvers.model.connected import connected_sets
 from solvers.model.graph import bits
 from solvers.model.probe_order import _blocks, _greedy, best_join, best_orders
@@ -80,7 +80,8 @@ def test_a_binary_join_costs_the_same() -> None:
 def test_stepping_is_what_a_joins_probes_cost_beyond_those_of_binary_joins() -> None:
     costs = Costs(step=3e-4)
     for m in range(2, 200):
-        assert stepping(weights_of(costs), m) == pytest.approx(model_cost.stepping(costs, m * (m - 1)) - model_cost.stepping(costs, 2 * (m - 1)))
+        more = operations.probe_steps(m) - (m - 1) * operations.probe_steps(2)
+        assert stepping(weights_of(costs), m) == pytest.approx(operations.stepping(costs, more))
         assert stepping(weights_of(Costs()), m) == 0.0
 
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models.faults import MAX_FAULTS
-from models.request import MAX_STREAMS
+from models.faults import MAX_FAULTS, MAX_STREAMS
 from models.sql import MAX_SQL, SqlRequest
 from solvers.common.errors import SqlError
 from solvers.from_sql import from_sql
