@@ -14,9 +14,11 @@ __all__ = ["written"]
 HEAD = """# Evidence
 
 What the five papers, the peers and our own aims say, and what comes out here. This page and its pictures are written by `make report` from what it
-measured, which is kept beside them in `docs/evidence/`; no figure is written by hand. What was not run is named as such.
+measured, which is kept beside them in `docs/evidence/`; what was found is told from there, settings and aims from the code that runs. What was not
+run is named as such.
 *Agrees*: what the paper or peer says holds here. *Agrees in kind*: the direction is the same, the size is not. *Differs*: it does not hold, and the
-text says what would have to.
+text says what would have to. From where on a verdict is which:
+
 """
 FULL, QUICK = "whole", "quick"
 
@@ -26,7 +28,8 @@ def written(sections: Sequence[Section], folder: Path) -> dict[str, str]:
     kept = {section.name: load(folder / "evidence", section.name) for section in sections}
     machines = list(dict.fromkeys(part.machine for parts in kept.values() for part in parts.values() if part.findings))
     files: dict[str, str] = {}
-    lines = [HEAD, *_summary(sections, kept)]
+    rules = [f"- {section.title}: {section.rules}" for section in sections if section.rules]
+    lines = [HEAD + "\n".join(rules), "", *_summary(sections, kept)]
     for section in sections:
         lines += [f"## {section.title}", "", section.about, ""]
         for part in section.parts:
