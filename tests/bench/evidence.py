@@ -66,7 +66,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture: lines, or points alone. `diagonal`: with the line on which both axes are the same."""
+    """A picture: lines, points alone, or bars. `diagonal`: with the line on which both axes are the same."""
 
     name: str
     title: str
@@ -76,6 +76,8 @@ class Figure:
     points: bool = False
     log: bool = False
     diagonal: bool = False
+    bars: bool = False
+    """A bar for each series, as long as its first y."""
 
 
 @dataclass(frozen=True)
@@ -143,9 +145,12 @@ def line(points: Iterable[tuple[float, float]]) -> list[list[float]]:
 
 
 def told(tell: Callable[[Mapping[str, Any]], Findings], data: Mapping[str, Any]) -> Findings:
-    """What is told from these numbers, with the numbers, as they will be read again."""
+    """What is told from these numbers, with the numbers, as they will be read again. `restored` among them says that they are not the run's own but
+    were found in what it wrote, and how; the page says so, too."""
     plain = json.loads(json.dumps(data, allow_nan=False))
-    return replace(tell(plain), data=plain)
+    found = tell(plain)
+    restored = [plain["restored"]] if "restored" in plain else []
+    return replace(found, notes=[*found.notes, *restored], data=plain)
 
 
 def retold(part: Part, kept: Kept) -> Kept:

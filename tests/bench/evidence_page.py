@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.bench.evidence import AGREES, DIFFERS, IN_KIND, Figure, Findings, Kept, Part, Section, Table, load
-from tests.bench.svg import Chart, svg_of
+from tests.bench.svg import Chart, bars_of, svg_of
 
 __all__ = ["written"]
 
@@ -104,5 +104,7 @@ def _file(section: Section, figure: Figure) -> str:
 
 
 def _picture(figure: Figure) -> str:
+    if figure.bars:
+        return bars_of(figure.title, {name: points[0][1] for name, points in figure.series.items() if points})
     chart = Chart(figure.title, figure.x, figure.y, figure.series, markers=True, lines=not figure.points, log=figure.log, diagonal=figure.diagonal)
     return svg_of(chart)
