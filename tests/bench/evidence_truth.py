@@ -12,7 +12,7 @@ from typing import Any
 from tests.bench.bench_truth import BATCH, BATCHES, MEASURED, RULE, ByBatch, ByOperator, Measured, QueryRuns, by_batch, query_runs, spearman
 from tests.bench.calibrated import calibrated, said
 from tests.bench.evidence import AGREES, DIFFERS, IN_KIND, Claim, Figure, Findings, Part, Section, Table, line, told
-from tests.bench.truth_terms import terms
+from tests.bench.truth_terms import EQUAL, MATTERS, terms
 
 __all__ = ["SECTION"]
 
@@ -401,5 +401,6 @@ SECTION = Section(
     f"{SHARE_IN_KIND:.0%}; "
     f"median error {ERROR:.0%}, {2 * ERROR:.0%}; rows held within {HELD:.0%}, in kind with a batch added to windows; over batches of all lengths a "
     f"factor of "
-    f"{EVEN:g}, {EVEN_IN_KIND:g}; of both sets of queries the worse one counts.",
+    f"{EVEN:g}, {EVEN_IN_KIND:g}; a term of a step matters from {MATTERS:.0%} of the error, equal batches are {EQUAL:.0%} apart; of both sets of "
+    f"queries the worse one counts.",
 )
