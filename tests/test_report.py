@@ -21,7 +21,24 @@ from tests.bench import report
 from tests.bench.bench_caches import TABLE_2
 from tests.bench.bench_stem import CHAIN, Flow, request_of, shaped
 from tests.bench.bench_truth import BATCH, MEASURED, ByBatch, Measured, QueryRuns, spearman
-from tests.bench.evidence import AGREES, DIFFERS, IN_KIND, Claim, Figure, Findings, NotAtHandError, Part, Section, Table, line, load, retold, told
+from tests.bench.evidence import (
+    AGREES,
+    DIFFERS,
+    IN_KIND,
+    Claim,
+    Figure,
+    Findings,
+    Kept,
+    NotAtHandError,
+    Part,
+    Section,
+    Table,
+    line,
+    load,
+    retold,
+    save,
+    told,
+)
 from tests.bench.evidence_operator import PAIRS, Values, allocating_told, burst_told
 from tests.bench.evidence_page import written
 from tests.bench.evidence_paper1 import papers_claims
@@ -156,6 +173,15 @@ def test_what_is_kept_is_told_anew_from_its_numbers_when_the_page_is_drawn_again
     report.main(["--redraw", "--into", str(tmp_path)])
     page = written([made], tmp_path)["evidence.md"]
     assert "now 2.5" in page and "then" not in page
+
+
+def test_lists_of_numbers_take_one_line_and_are_read_as_they_were(tmp_path: Path) -> None:
+    data = {"pairs": [[1.0, -2e-7], [3.5, 4.0]], "text": "[\n 1\n ]", "words": ["a"], "none": []}
+    kept = Kept(told(lambda data: Findings(), data), "", "quick", "", "", 0.0, 0.0, "")
+    save(tmp_path, "made", {"one": kept})
+    found = load(tmp_path, "made")["one"].findings
+    assert found is not None and found.data == data
+    assert "[1.0, -2e-07]" in (tmp_path / "made.json").read_text(encoding="utf-8")
 
 
 def test_numbers_that_are_not_the_runs_own_are_said_to_be_so() -> None:
@@ -352,8 +378,10 @@ def test_allocations_that_make_less_than_a_fixed_one_differ_and_the_page_says_wh
         runs = {"allocation for SEL1": fixed, "adaptive": fixed | {"results": results}}
         found = allocating_told(same | {"runs": runs})
         assert found.claims[0].verdict == verdict
-        assert ("Where it is behind" in found.notes[0]) == (results < 30)
+        assert ("Behind allocation for SEL1: it used the CPU" in found.notes[0]) == (results < 30)
         assert "6 (" not in found.notes[0] and "6, gain 4 %" in found.notes[0]
+    idle = same | {"runs": {"allocation for SEL1": fixed, "adaptive": fixed | {"results": 20, "over": [1.0, 0.5, 1.0]}}}
+    assert "(SEL2 0.50 of the cap)" in allocating_told(idle).notes[0]
 
 
 def by_length(ratios: Mapping[float, float], tried: Mapping[float, float]) -> Findings:

@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 AGREES, IN_KIND, DIFFERS = "agrees", "agrees in kind", "differs"
+NUMBERS = re.compile(r"\[\n\s+([-+.,\d\seE]+?)\n\s+\]")
 DIGITS = 6  # of a point in a figure: more cannot be seen
 
 
@@ -187,6 +188,7 @@ def save(folder: Path, section: str, parts: Mapping[str, Kept]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"{section}.json.draft"
     text = json.dumps({name: asdict(part) for name, part in parts.items()}, ensure_ascii=False, indent=1, allow_nan=False)
+    text = NUMBERS.sub(lambda match: "[" + " ".join(match[1].split()) + "]", text)  # a list of numbers alone takes one line
     draft.write_text(text + "\n", encoding="utf-8")
     draft.rename(folder / f"{section}.json")
 
