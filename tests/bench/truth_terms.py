@@ -91,8 +91,7 @@ def _apart(medians: dict[str, float]) -> str:
     """Whether a constant a step and one a piece can be told from each other."""
     difference = abs(medians["+ a constant per step"] - medians["+ a price per piece"])
     if difference <= MATTERS:
-        return f"Alone the two leave errors that are {difference:.1%} apart: over these queries, whose windows are much alike, they cannot be told "
-        "apart."
+        return f"Alone the two leave errors that are {difference:.1%} apart, and over these queries, with windows much alike, cannot be told apart."
     return f"Alone the two leave errors that are {difference:.1%} apart."
 
 
