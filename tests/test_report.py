@@ -6,9 +6,11 @@ import json
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,14 +20,33 @@ from tests.app.serving import until
 from tests.bench import report
 from tests.bench.bench_caches import TABLE_2
 from tests.bench.bench_stem import CHAIN, Flow, request_of, shaped
-from tests.bench.bench_truth import BATCH, MEASURED, spearman
-from tests.bench.evidence import AGREES, DIFFERS, IN_KIND, Claim, Figure, Findings, NotAtHandError, Part, Section, Table, line, load
-from tests.bench.evidence_operator import PAIRS, Values
+from tests.bench.bench_truth import BATCH, MEASURED, ByBatch, Measured, QueryRuns, spearman
+from tests.bench.evidence import (
+    AGREES,
+    DIFFERS,
+    IN_KIND,
+    Claim,
+    Figure,
+    Findings,
+    Kept,
+    NotAtHandError,
+    Part,
+    Section,
+    Table,
+    line,
+    load,
+    retold,
+    save,
+    told,
+)
+from tests.bench.evidence_operator import PAIRS, Values, allocating_told, burst_told
 from tests.bench.evidence_page import written
-from tests.bench.evidence_peers import QUERIES, Ran, _row, flink_job, once
+from tests.bench.evidence_paper1 import papers_claims
+from tests.bench.evidence_peers import FLINKS_BEST, PLANS_ORDER, QUERIES, STEM, Ran, _row, flink_job, once, peers_told
 from tests.bench.evidence_scale import placed
+from tests.bench.evidence_truth import batches_told, findings, going_over
 from tests.bench.operator_paper5 import held_back
-from tests.bench.quoted import quotable, quotes_in, renewed
+from tests.bench.quoted import quotable, quotes_in, renewed, section_of, untagged
 from tests.bench.redistributing import filled
 from tests.bench.svg import Chart, svg_of
 from tests.bench.truth_terms import steps_seen
@@ -116,6 +137,65 @@ def test_a_run_that_was_broken_off_goes_on_and_one_that_ended_begins_again(tmp_p
         report.main([*arguments, "--only", "other"])
 
 
+def test_a_part_that_failed_is_run_again_and_the_others_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def once(name: str) -> Callable[[bool], Findings]:
+        def run(quick: bool) -> Findings:
+            ran.append(name)
+            if ran == ["one"]:
+                raise ValueError
+            return Findings()
+
+        return run
+
+    made = section(part("one", once("one")), part("two", once("two")))
+    monkeypatch.setattr(report, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(report, "sections", lambda: [made])
+    arguments = ["--quick", "--into", str(tmp_path / "out")]
+    with pytest.raises(SystemExit, match="1 parts failed"):
+        report.main(arguments)
+    assert ran == ["one", "two"]
+    report.main(arguments)
+    assert ran == ["one", "two", "one"]
+    report.main(arguments)
+    assert ran[3:] == ["one", "two"]
+
+
+def test_what_is_kept_is_told_anew_from_its_numbers_when_the_page_is_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(word: str) -> Callable[[Mapping[str, Any]], Findings]:
+        return lambda data: Findings(notes=[f"{word} {data['load']}"])
+
+    made = section(Part("one", "One", lambda quick: told(said("then"), {"load": 2.5}), said("now")))
+    report.run(made, made.parts[0], True, tmp_path)
+    assert "then 2.5" in written([made], tmp_path)["evidence.md"]
+    monkeypatch.setattr(report, "sections", lambda: [made])
+    report.main(["--redraw", "--into", str(tmp_path)])
+    page = written([made], tmp_path)["evidence.md"]
+    assert "now 2.5" in page and "then" not in page
+
+
+def test_lists_of_numbers_take_one_line_and_are_read_as_they_were(tmp_path: Path) -> None:
+    data = {"pairs": [[1.0, -2e-7], [3.5, 4.0]], "text": "[\n 1\n ]", "words": ["a"], "none": []}
+    kept = Kept(told(lambda data: Findings(), data), "", "quick", "", "", 0.0, 0.0, "")
+    save(tmp_path, "made", {"one": kept})
+    found = load(tmp_path, "made")["one"].findings
+    assert found is not None and found.data == data
+    assert "[1.0, -2e-07]" in (tmp_path / "made.json").read_text(encoding="utf-8")
+
+
+def test_numbers_that_are_not_the_runs_own_are_said_to_be_so() -> None:
+    assert told(lambda data: Findings(), {"restored": "taken from a table"}).notes == ["taken from a table"]
+
+
+def test_the_committed_json_says_what_todays_code_says_of_its_numbers() -> None:
+    for made in report.sections():
+        kept = load(DOCS / "evidence", made.name)
+        for part in made.parts:
+            if part.name in kept:
+                assert retold(part, kept[part.name]) == kept[part.name], f"{made.name}.{part.name}: python -m tests.bench.report --redraw"
+
+
 def test_pictures_adapt_to_dark_pages_and_are_well_formed() -> None:
     chart = Chart("A < B", "x", "y", {"a & b": [(1.0, 2.0), (10.0, 200.0)], "none": []}, log=True, diagonal=True)
     text = svg_of(chart)
@@ -152,6 +232,17 @@ def test_figures_that_documents_quote_are_the_reports() -> None:
     assert len(quoted["README.md"]) >= 3
     wrong = [(name, figure, known.get(name)) for listed in quoted.values() for name, figure in listed if known.get(name) != figure]
     assert wrong == []
+
+
+def test_every_number_of_does_it_work_is_a_figure_of_the_report() -> None:
+    section = section_of((report.ROOT / "README.md").read_text(encoding="utf-8"), "Does it work?")
+    assert len(section) > 200
+    assert untagged(section) == []
+
+
+def test_numbers_that_no_figure_stands_for_are_found() -> None:
+    assert untagged("Off by 14<!-- truth.median_error --> % of 30<!-- truth.queries -->.") == []
+    assert untagged("Off by 14<!-- truth.median_error --> % of 30, and 2.5 times.") == ["30", "2.5"]
 
 
 def test_quoted_figures_are_renewed_and_unknown_ones_stay() -> None:
@@ -238,6 +329,103 @@ def test_of_a_peer_that_was_ended_the_page_says_more_than() -> None:
     ended, broken_off = (Watched(ended, 10.0, 30.0, 2e9, 5e6) for ended in (True, False))
     assert _row("peer", ended, 1000.0, 10.0) == ["peer", "100", "30", "3.0", "2,000", "5"]
     assert _row("peer", broken_off, 1000.0, 10.0) == ["peer", "< 100", "> 30", "> 3.0", "> 2,000", "> 5"]
+
+
+def raced(**cpu: Sequence[float]) -> Mapping[str, Any]:
+    """A query on three engines, each in so many rounds."""
+    titles = {"stem": STEM, "spark": PLANS_ORDER, "flink": FLINKS_BEST}
+    runs = {
+        titles[name]: [[asdict(Watched(True, seconds, seconds, 1e9 / seconds, 1e6)), [5, "9"]] for seconds in listed] for name, listed in cpu.items()
+    }
+    same = {
+        "name": "chain of 4",
+        "arrived": 1000.0,
+        "rounds": 3,
+        "limit": 150.0,
+        "batch_seconds": 50.0,
+        "load": 0.1,
+        "flink": "Flink",
+        "right": [5, "9"],
+    }
+    return same | {"duckdb": [1.0, 0.5], "runs": runs, "failed": []}
+
+
+def test_peers_are_judged_by_the_middle_round_and_a_small_ratio_is_no_difference() -> None:
+    found = peers_told(raced(stem=[10.0, 30.0, 11.0], spark=[60.0], flink=[13.0, 12.0, 9.0]))
+    assert [claim.verdict for claim in found.claims] == [AGREES, IN_KIND, DIFFERS]
+    assert "1.1 times the CPU of stem, which is no difference" in found.claims[2].found
+    assert "10.0 to 30.0 CPU s" in found.settings[0]
+    assert "less memory: Spark, plan's order (0.18 times)" in found.notes[1]
+    ahead = peers_told(raced(stem=[10.0], spark=[120.0], flink=[7.0]))
+    assert [claim.verdict for claim in ahead.claims] == [AGREES, AGREES, DIFFERS]
+    assert "more rows/s: Flink" in ahead.notes[1] and "less CPU: Flink" in ahead.notes[1]
+
+
+def test_adaptive_caches_agree_only_where_something_was_changed() -> None:
+    runs = {title: [[100.0, 100.0, 100.0], [0.0, 0.0, 0.0]] for title in ("no cache", "adaptive")}
+    fan = {"runs": runs, "changes": 0, "gains": [0.0, 0.01], "why": {"It is still the best.": 2}, "began": "none", "same": "no cache"}
+    still = burst_told({"fans": {"1": fan}, "costs": "", "threshold": 0.05})
+    assert still.claims[0].verdict == DIFFERS and "no change was made" in still.claims[0].found
+    assert "1.0%" in still.notes[0] and "It is still the best." in still.notes[0]
+    moved = burst_told({"fans": {"1": fan | {"changes": 2}}, "costs": "", "threshold": 0.05})
+    assert moved.claims[0].verdict == AGREES and not moved.notes
+
+
+def test_allocations_that_make_less_than_a_fixed_one_differ_and_the_page_says_what_would_have_to_hold() -> None:
+    fixed = {"parts": [10, 10, 10], "over": [1.0] * 3, "let_in": 1.0, "results": 30, "cpu": 3.0}
+    same = {"changes": ["6 plan changed, allocation, gain 4 %: why"], "error": 0.05, "gain": 0.05, "seconds": 60.0, "rate": 100.0, "costs": ""}
+    for results, verdict in ((40, AGREES), (28, IN_KIND), (20, DIFFERS)):
+        runs = {"allocation for SEL1": fixed, "adaptive": fixed | {"results": results}}
+        found = allocating_told(same | {"runs": runs})
+        assert found.claims[0].verdict == verdict
+        assert ("Behind allocation for SEL1: it used the CPU" in found.notes[0]) == (results < 30)
+        assert "6 (" not in found.notes[0] and "6, gain 4 %" in found.notes[0]
+    idle = same | {"runs": {"allocation for SEL1": fixed, "adaptive": fixed | {"results": 20, "over": [1.0, 0.5, 1.0]}}}
+    assert "(SEL2 0.50 of the cap)" in allocating_told(idle).notes[0]
+
+
+def by_length(ratios: Mapping[float, float], tried: Mapping[float, float]) -> Findings:
+    runs = [asdict(ByBatch(length, "mjoin", 1.0, 1.0 + length / 10, ratio, tried[length], 5.0)) for length, ratio in ratios.items()]
+    return batches_told({"runs": runs, "costs": ""})
+
+
+def test_what_is_said_of_batch_lengths_follows_from_the_figures() -> None:
+    rising = by_length({1.0: 1.3, 20.0: 1.95}, {1.0: 100.0, 20.0: 150.0})
+    assert rising.claims[0].verdict == DIFFERS
+    assert "measured over predicted rises: 1.30 to 1.95" in rising.notes[0]
+    assert "by what is tried is the most even, and explains it" in rising.notes[0]
+    falling = by_length({1.0: 2.0, 20.0: 1.0}, {1.0: 100.0, 20.0: 100.0})
+    assert "falls: 2.00 to 1.00" in falling.notes[0]
+    even = by_length({1.0: 1.2, 20.0: 1.2}, {1.0: 100.0, 20.0: 150.0})
+    assert even.claims[0].verdict == AGREES and "neither does better" in even.notes[0]
+
+
+def query(number: int, *plans: tuple[float, float, float]) -> dict[str, Any]:
+    """Of each plan: its price, what was measured, and rows in its caches."""
+    listed = [
+        Measured(f"plan {k}", f"{number} {k}", price, 0.0, 0.0, measured, 10.0, 11.0, 11.0, [(price, measured)], int(rows > 0), rows)
+        for k, (price, measured, rows) in enumerate(plans)
+    ]
+    return asdict(QueryRuns(number, "chain", 3, 1, listed))
+
+
+def test_what_going_over_caches_costs_is_found_from_plans_that_have_them() -> None:
+    each = 2e-6
+    listed = [query(k, (1.0 + k, 1.0 + k, 0.0), (2.0 + k, 2.0 + k + each * rows / BATCH, rows)) for k, rows in enumerate((1e5, 4e5, 9e5))]
+    found = findings({"queries": listed, "unseen": listed[:2], "wanted": {"queries": [3, 1], "unseen": [2, 11]}, "costs": ""})
+    assert going_over([QueryRuns(**{**one, "plans": [Measured(**plan) for plan in one["plans"]]}) for one in listed]) == pytest.approx(each)
+    assert any("2.00 µs for each row or key" in note for note in found.notes)
+    assert "Of the unseen queries" in found.claims[0].found
+    assert found.quoted["unseen_queries"] == "2"
+    alone = findings({"queries": listed, "unseen": [], "wanted": {"queries": [3, 1], "unseen": [0, 11]}, "costs": ""})
+    assert "Unseen queries were not run." in alone.claims[0].found
+
+
+def test_the_papers_statements_are_judged_each() -> None:
+    loads = {n: {"M": (1.0, 0), "P": (1.1, 1), "X": (1.2, 0), "G": (1.25 if n in (2, 3, 4, 7) else 1.2, 1)} for n in range(1, 9)}
+    assert [claim.verdict for claim in papers_claims(loads, 1.05)] == [AGREES] * 4 + [DIFFERS, AGREES]
+    ahead = {n: by | {"G": (1.3 if n in (2, 3, 4, 7) else 1.2, 1)} for n, by in loads.items()}
+    assert [claim.verdict for claim in papers_claims(ahead, 1.05)] == [AGREES] * 6
 
 
 def test_engines_that_ran_before_a_run_was_broken_off_are_not_run_again(tmp_path: Path) -> None:

@@ -32,8 +32,9 @@ import itertools
 import math
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.commands.replanning import asking
@@ -48,19 +49,22 @@ from tests.bench.calibrated import calibrated
 from tests.bench.calibrated import said as costs_said
 from tests.spark_adapter.in_process import Arrivals, InProcess, Stretch, Worked, arrivals, cut
 
-__all__ = ["Bursts", "bursts", "main"]
+__all__ = ["CAPPED", "SELECTIVITIES", "Bursts", "Drifted", "bursts", "drifted", "main"]
 
 SALT = 7  # of the rows that are turned away, who are others than those that an allocation does not let in
 WARM_UP = 10  # seconds at the start that are not counted: windows fill
 Values = Mapping[str, Mapping[str, int]]
 
 
-def with_options(options: Options) -> Ask:
-    """The solvers in this process, told how to search."""
+def with_options(options: Options, gains: list[float] | None = None) -> Ask:
+    """The solvers in this process, told how to search. What each answer says a change would gain is added to `gains`."""
     here = asking(None, Thresholds(), 1.0)
 
     def ask(plan: Plan, request: PlanRequest, measured: Mapping[str, float]) -> Answer:
-        return here(plan, request.model_copy(update={"options": options}), measured)
+        answer = here(plan, request.model_copy(update={"options": options}), measured)
+        if gains is not None:
+            gains.append(float(answer.gain))
+        return answer
 
     return ask
 
@@ -70,10 +74,16 @@ def request_of(streams: Sequence[Mapping[str, Any]], predicates: Sequence[str], 
     return PlanRequest.model_validate({"query": query, **more}).model_copy(update={"options": options, "costs": costs})
 
 
-def in_turns(runs: Sequence[InProcess], batches: Sequence[tuple[Arrivals, int]], adaptive: InProcess | None, options: Options) -> list[str]:
+def in_turns(
+    runs: Sequence[InProcess],
+    batches: Sequence[tuple[Arrivals, int]],
+    adaptive: InProcess | None,
+    options: Options,
+    gains: list[float] | None = None,
+) -> list[str]:
     """All runs work off each batch before the next one comes; what the loop said of the adaptive one."""
     said: list[str] = []
-    loop = adaptive and Adapting(adaptive, with_options(options), say=lambda line: said.append(f"{len(adaptive.batches):4} {line}"))
+    loop = adaptive and Adapting(adaptive, with_options(options, gains), say=lambda line: said.append(f"{len(adaptive.batches):4} {line}"))
     for n, (batch, watermark) in enumerate(batches):
         turn = n % len(runs)
         for run in (*runs[turn:], *runs[:turn]):
@@ -101,6 +111,12 @@ class Bursts:
     began: str
     changes: int
     said: Sequence[str]
+    gains: Sequence[float] = ()
+    """At each look at the plan in force, what the one that was found instead would have gained."""
+    why: Mapping[str, int] = field(default_factory=dict)
+    """How often which reason to keep the plan came last."""
+    same: str = ""
+    """The fixed run with the plan that the adaptive one began with, if there is one."""
 
     def answered(self, title: str) -> list[float]:
         """Share of all lookups that a cache answered, by phase."""
@@ -135,12 +151,16 @@ def bursts(rate: float, seconds: float, costs: Costs, fan: int) -> Bursts:
     }
     runs = {title: InProcess(plan) for title, plan in fixed.items()}
     adaptive = runs["adaptive"] = InProcess(planned(request(1, CACHED, costs)))
-    said = in_turns(list(runs.values()), cut(arrivals(stretches), 1.0), adaptive, CACHED)
+    gains: list[float] = []
+    said = in_turns(list(runs.values()), cut(arrivals(stretches), 1.0), adaptive, CACHED, gains)
     assert len({sum(batch.results for batch in run.batches) for run in runs.values()}) == 1, "two plans gave different results"
     ends = [round(WARM_UP + k * third) for k in range(4)]
     phases = {title: [run.batches[start:end] for start, end in itertools.pairwise(ends)] for title, run in runs.items()}
-    began = _caches(planned(request(1, CACHED, costs)))
-    return Bursts(phases, began, len(adaptive.changes), [line for line in said if "changed" in line])
+    first = planned(request(1, CACHED, costs))
+    began = _caches(first)
+    why = Counter(reasons[-1] for kind, reasons in adaptive.decisions if kind == "keep" and reasons)
+    same = next((title for title, plan in fixed.items() if plan.fingerprint == first.fingerprint), "")
+    return Bursts(phases, began, len(adaptive.changes), [line for line in said if "changed" in line], gains, why, same)
 
 
 def burst(rate: float, seconds: float, costs: Costs, fan: int) -> None:
@@ -209,7 +229,19 @@ def _drifting(rate: float, seconds: float) -> Sequence[tuple[Arrivals, int]]:
     return cut(arrivals(stretches, seed=1), 1.0)
 
 
-def allocations(rate: float, seconds: float, costs: Costs) -> None:
+@dataclass(frozen=True)
+class Drifted:
+    """What came of allocations through a drift: CPU of a batch that the cap, nothing to do and SEL2 without shedding stand for; by title, the run's
+    results in each part, per CPU second and over the cap in each, share let in by part; results, CPU and share let in of all of it."""
+
+    cap: float
+    fixed: float
+    took: float
+    runs: Mapping[str, Mapping[str, Any]]
+    changes: Sequence[str]
+
+
+def drifted(rate: float, seconds: float, costs: Costs) -> Drifted:
     costs = costs.model_copy(update={"step": 0.0})  # what a batch takes with nothing to do is measured, and left out of price and cap
 
     def request(name: str, cpu: float | None, costs: Costs = costs) -> PlanRequest:
@@ -228,20 +260,40 @@ def allocations(rate: float, seconds: float, costs: Costs) -> None:
     runs = {f"allocation for {name}": InProcess(planned(request(name, cap, exact)), door=Door(cap + fixed)) for name in SELECTIVITIES}
     adaptive = runs["adaptive"] = InProcess(planned(request("SEL1", cap, exact)), door=Door(cap + fixed))
     said = in_turns(list(runs.values()), batches, adaptive, SHARED)
+    found = {title: _of(run, ends, cap + fixed) for title, run in {"nothing shed, no cap": full, **runs}.items()}
+    return Drifted(cap, fixed, took, found, [line.strip() for line in said if "changed" in line])
+
+
+def _of(run: InProcess, ends: Sequence[int], cap: float) -> dict[str, Any]:
+    parts = [run.batches[start:end] for start, end in itertools.pairwise(ends)]
+    cpu = [sum(b.cpu for b in part) for part in parts]
+    made = [sum(b.results for b in part) for part in parts]
+    return {
+        "parts": made,
+        "speeds": [results / seconds for results, seconds in zip(made, cpu, strict=True)],
+        "over": [seconds / len(part) / cap for seconds, part in zip(cpu, parts, strict=True)],
+        "let_in_by_part": [_let_in(part) for part in parts],
+        "let_in": _let_in(run.batches),
+        "results": sum(batch.results for batch in run.batches),
+        "cpu": sum(batch.cpu for batch in run.batches),
+    }
+
+
+def allocations(rate: float, seconds: float, costs: Costs) -> None:
+    found = drifted(rate, seconds, costs)
     print(
-        f"\n2. allocations through a drift, {cap:.3f} CPU and {fixed:.3f} for a batch with nothing to do; SEL2 takes {took:.3f}. "
+        f"\n2. allocations through a drift, {found.cap:.3f} CPU and {found.fixed:.3f} for a batch with nothing to do; SEL2 takes {found.took:.3f}. "
         "Thousands of results | results per CPU second | CPU over the cap | rows let in, SEL1, SEL2, SEL3",
         flush=True,
     )
-    for title, run in {"nothing shed, no cap": full, **runs}.items():
-        parts = [run.batches[start:end] for start, end in itertools.pairwise(ends)]
-        made = " ".join(f"{sum(b.results for b in part) / 1000:7,.0f}" for part in parts)
-        speeds = " ".join(f"{sum(b.results for b in part) / sum(b.cpu for b in part):9,.0f}" for part in parts)
-        taken = " ".join(f"{sum(b.cpu for b in part) / len(part) / (cap + fixed):5.2f}" for part in parts)
-        let_in = " ".join(f"{_let_in(part):4.0%}" for part in parts)
-        whole, cpu = sum(batch.results for batch in run.batches), sum(batch.cpu for batch in run.batches)
+    for title, run in found.runs.items():
+        made = " ".join(f"{results / 1000:7,.0f}" for results in run["parts"])
+        speeds = " ".join(f"{speed:9,.0f}" for speed in run["speeds"])
+        taken = " ".join(f"{over:5.2f}" for over in run["over"])
+        let_in = " ".join(f"{share:4.0%}" for share in run["let_in_by_part"])
+        whole, cpu = run["results"], run["cpu"]
         print(f"   {title:20} {made} | {speeds} | {taken} | {let_in} | all {whole / 1000:7,.0f}, {whole / cpu:9,.0f} per CPU second", flush=True)
-    print(f"   adaptive: {len(adaptive.changes)} changes", *(line for line in said if "changed" in line), sep="\n     ", flush=True)
+    print(f"   adaptive: {len(found.changes)} changes", *found.changes, sep="\n     ", flush=True)
 
 
 def idle_cpu(run: InProcess) -> float:

@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.bench.evidence import AGREES, DIFFERS, IN_KIND, Figure, Findings, Kept, Part, Section, Table, load
-from tests.bench.svg import Chart, svg_of
+from tests.bench.svg import Chart, bars_of, svg_of
 
 __all__ = ["written"]
 
 HEAD = """# Evidence
 
 What the five papers, the peers and our own aims say, and what comes out here. This page and its pictures are written by `make report` from what it
-measured, which is kept beside them in `docs/evidence/`; no figure is written by hand. What was not run is named as such.
+measured, which is kept beside them in `docs/evidence/`; what was found is told from there, settings and aims from the code that runs. What was not
+run is named as such.
 *Agrees*: what the paper or peer says holds here. *Agrees in kind*: the direction is the same, the size is not. *Differs*: it does not hold, and the
-text says what would have to.
+text says what would have to. From where on a verdict is which:
+
 """
 FULL, QUICK = "whole", "quick"
 
@@ -26,7 +28,8 @@ def written(sections: Sequence[Section], folder: Path) -> dict[str, str]:
     kept = {section.name: load(folder / "evidence", section.name) for section in sections}
     machines = list(dict.fromkeys(part.machine for parts in kept.values() for part in parts.values() if part.findings))
     files: dict[str, str] = {}
-    lines = [HEAD, *_summary(sections, kept)]
+    rules = [f"- {section.title}: {section.rules}" for section in sections if section.rules]
+    lines = [HEAD + "\n".join(rules), "", *_summary(sections, kept)]
     for section in sections:
         lines += [f"## {section.title}", "", section.about, ""]
         for part in section.parts:
@@ -101,5 +104,7 @@ def _file(section: Section, figure: Figure) -> str:
 
 
 def _picture(figure: Figure) -> str:
+    if figure.bars:
+        return bars_of(figure.title, {name: points[0][1] for name, points in figure.series.items() if points})
     chart = Chart(figure.title, figure.x, figure.y, figure.series, markers=True, lines=not figure.points, log=figure.log, diagonal=figure.diagonal)
     return svg_of(chart)

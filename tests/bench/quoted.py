@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.bench.evidence import load
 
-__all__ = ["quotable", "quotes_in", "renewed"]
+__all__ = ["quotable", "quotes_in", "renewed", "section_of", "untagged"]
 
 QUOTE = re.compile(r"([^\s(]+)<!-- (\w+\.\w+) -->")
 
@@ -28,6 +28,16 @@ def quotable(folder: Path) -> dict[str, str]:
 def quotes_in(text: str) -> list[tuple[str, str]]:
     """(name, figure) of every quotation."""
     return [(name, figure) for figure, name in QUOTE.findall(text)]
+
+
+def section_of(text: str, title: str) -> str:
+    """What stands below a heading of the second level."""
+    return text.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def untagged(text: str) -> list[str]:
+    """Numbers that no figure of the report stands for."""
+    return re.findall(r"\d+(?:[.,]\d+)*", QUOTE.sub("", text))
 
 
 def renewed(text: str, known: Mapping[str, str]) -> str:

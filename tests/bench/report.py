@@ -4,8 +4,9 @@
 
 What each part found is kept as JSON as soon as it has ended, and the page is written anew. Broken off, the next call goes on with the parts that
 are left; once all have run, the next call begins again. `--quick` runs smaller settings and writes to build/report, so that the page in
-docs stays as it is; `--into docs` puts it there after all. `--redraw` runs nothing: page and pictures from the JSON that is there. `--only` runs the
-parts named, whether they ran before or not. CPU time is measured wherever it can be, since others may use the machine.
+docs stays as it is; `--into docs` puts it there after all. `--redraw` runs nothing: page and pictures from the JSON that is there, what its numbers
+say being told anew. `--only` runs the parts named, whether they ran before or not; a part that failed is run again by the next call. CPU time is
+measured wherever it can be, since others may use the machine.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from tests.bench.evidence import Kept, NotAtHandError, Part, Section, load, save, this_commit, this_machine
+from tests.bench.evidence import Kept, NotAtHandError, Part, Section, load, retold, save, this_commit, this_machine
 from tests.bench.evidence_page import FULL, QUICK, written
 from tests.bench.quoted import quotable, renewed
 
@@ -130,14 +131,21 @@ def main(arguments: Sequence[str] = ()) -> None:
                 continue
             print(f"== {name}: {part.title}", flush=True)
             began = time.monotonic()
-            failed += not run(section, part, given.quick, folder)
+            well = run(section, part, given.quick, folder)
+            failed += not well
             print(f"== {name}: {time.monotonic() - began:.0f} s", flush=True)
             write(listed, folder)
-            if not given.only:
+            if well and not given.only:
                 with done.open("a", encoding="utf-8") as file:
                     file.write(f"{name}\n")
-        if not given.only:
+        if not given.only and not failed:
             done.unlink(missing_ok=True)
+    else:
+        for section in listed:
+            kept = load(folder / "evidence", section.name)
+            by_name = {part.name: part for part in section.parts}
+            if kept:
+                save(folder / "evidence", section.name, {name: retold(by_name[name], one) for name, one in kept.items() if name in by_name})
     write(listed, folder)
     print(f"written: {folder / 'evidence.md'}")
     if failed:

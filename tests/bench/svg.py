@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-__all__ = ["Chart", "line_chart", "svg_of"]
+__all__ = ["Chart", "bars_of", "line_chart", "svg_of"]
 
 # Small enough that text is still read where the picture is shrunk to the width of a phone.
 WIDTH, PLOT = 460, 260
@@ -128,6 +128,26 @@ def svg_of(chart: Chart) -> str:
         parts += _series(chart, number, name, [(across.at(x), up.at(y)) for x, y in line if math.isfinite(y) and (not chart.log or min(x, y) > 0.0)])
     if chart.note:
         parts.append(f'<text x="8" y="{height - 6}" font-size="11">{escape(chart.note)}</text>')
+    parts.append("</svg>")
+    return "\n".join(parts) + "\n"
+
+
+def bars_of(title: str, values: Mapping[str, float]) -> str:
+    """A bar for each value, its name and the value above it; the same values give the same bytes."""
+    each, most = 36, max([*values.values(), 0.0]) or 1.0
+    height = TOP + each * len(values) + 6
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="13" role="img">',
+        f"<title>{escape(title)}</title>",
+        _style(),
+        f'<rect class="page" width="{WIDTH}" height="{height}"/>',
+        f'<text x="8" y="21" font-size="14" font-weight="bold">{escape(title)}</text>',
+    ]
+    for number, (name, value) in enumerate(values.items()):
+        top = TOP + each * number
+        said = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+        parts.append(f'<text x="8" y="{top + 13}">{escape(name)}: {said}</text>')
+        parts.append(f'<rect class="d{number % len(COLOURS)}" x="8" y="{top + 18}" width="{(WIDTH - 22) * value / most:.1f}" height="11"/>')
     parts.append("</svg>")
     return "\n".join(parts) + "\n"
 

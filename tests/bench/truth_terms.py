@@ -21,12 +21,13 @@ from models.plan import Plan
 from spark_adapter.calibrate import Calibration, Observation, fit
 from tests.bench.bench_truth import BATCH, BATCHES, MEASURED, SHAPES, WINDOWS, drawn, plans_of
 from tests.bench.calibrated import calibrated, said
-from tests.bench.evidence import Claim, Findings, Table, judged
+from tests.bench.evidence import AGREES, DIFFERS, Claim, Findings, Table, judged
 from tests.spark_adapter.in_process import InProcess, Stretch, arrivals, cut
 
-__all__ = ["SETS", "StepSeen", "steps_seen", "terms"]
+__all__ = ["EQUAL", "MATTERS", "SETS", "StepSeen", "steps_seen", "terms"]
 
 QUERIES, QUICK_QUERIES = 8, 2
+MATTERS, EQUAL = 0.02, 0.1  # of the error of a step; of its CPU
 CONTRACT = ("probe", "join", "index")
 SETS = {
     "the contract's: rows in, out, indexed": CONTRACT,
@@ -86,6 +87,14 @@ def _errors(found: Sequence[StepSeen], names: Sequence[str]) -> tuple[dict[str, 
     return dict(fitted), sorted(abs(sum(fitted[name] * step.counts[name] for name in names) / step.seconds - 1.0) for step in found)
 
 
+def _apart(medians: dict[str, float]) -> str:
+    """Whether a constant a step and one a piece can be told from each other."""
+    difference = abs(medians["+ a constant per step"] - medians["+ a price per piece"])
+    if difference <= MATTERS:
+        return f"Alone the two leave errors that are {difference:.1%} apart, and over these queries, with windows much alike, cannot be told apart."
+    return f"Alone the two leave errors that are {difference:.1%} apart."
+
+
 def terms(quick: bool) -> Findings:
     calibration = calibrated(BATCHES)
     found = _seen(QUICK_QUERIES if quick else QUERIES, calibration)
@@ -107,12 +116,12 @@ def terms(quick: bool) -> Findings:
                 "(ours) Prices per tuple alone explain what a step takes.",
                 f"of one term alone {most.removeprefix('+ ')} takes most off the median error of a step: from {medians[contract]:.0%} to "
                 f"{medians[most]:.0%}; both constants together to {medians[both]:.0%}, and they explain {without:.0%} of the CPU of these steps.",
-                "differs" if medians[contract] - medians[most] > 0.02 else "agrees",
+                DIFFERS if medians[contract] - medians[most] > MATTERS else AGREES,
             ),
             judged(
                 "(ours) Equal batches of a step take the same CPU.",
                 f"the dearest and the cheapest of {MEASURED} are {spread:.0%} of the median apart, in the median.",
-                spread <= 0.1,
+                spread <= EQUAL,
             ),
         ],
         [
@@ -123,8 +132,8 @@ def terms(quick: bool) -> Findings:
         [],
         [
             f"Fitted with both: {fitted['step'] * 1e3:.2f} ms a step and {fitted['piece'] * 1e3:.3f} ms a piece, in every batch, whatever the "
-            "rows. Pieces are counted as a window's batches and one; the operator merges few here. Over few queries the two are hard to tell apart, "
-            "since windows are much alike, and which of them takes more off changes from run to run. The price has both as one constant, "
+            f"rows. Pieces are counted as a window's batches and one; the operator merges few here. {_apart(medians)} The price has both as one "
+            f"constant, "
             f"{calibration.costs.step * BATCH * 1e3:.2f} ms a step in batches of {BATCH:g} s: that of {BATCHES.pieces:.3g} pieces in a state. What "
             "it leaves out is that states of longer windows have more of them. Plans with many steps (an mjoin of n streams has n·(n − 1)) would be "
             "priced too low without it."
