@@ -235,7 +235,7 @@ def _unproven(problem: Problem, points: tuple[Point, ...], why: str, deadline: D
 def _solved(problem: Problem, program: Program, start: tuple[Point, ...], deadline: Deadline) -> Found:
     best = choose(problem, start)
     cpu_scale = max(best.cpu, max((split.cpu for split in program.splits), default=0.0), 1e-300) / STEPS
-    memory_scale = max(best.memory_bytes, max((split.state_bytes for split in program.splits), default=0.0)) / STEPS
+    memory_scale = max(best.memory_bytes, max((split.state_bytes for split in program.splits), default=0.0), 1e-300) / STEPS
     built = _Model(problem, program, cpu_scale, memory_scale)
     points = list(start)
 
