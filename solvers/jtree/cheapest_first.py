@@ -163,7 +163,7 @@ class _Guess:
             if more:
                 growth = max(growth, math.log(took / more) / math.log(at / limit))
         farthest = min(self.known, HIGHER * at, at + (self.above[0] - at) * (MOST_OF_WAY if self.above[1] else 1.0))
-        return min(farthest, at * (MEANT * work / took) ** (1.0 / growth))
+        return min(farthest, at * math.pow(MEANT * work / took, 1.0 / growth))
 
 
 class _Search:
