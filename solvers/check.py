@@ -40,7 +40,7 @@ from models.faults import errors_of
 from models.plan import DiffRequest, EstimateRequest, Plan, Proof, Termination
 from solvers.common import words
 from solvers.common.deadline import NOBODY, Deadline, Progress
-from solvers.common.errors import ShapeError, WatersmeetError
+from solvers.common.errors import ShapeError, WatersmeetError, in_range
 from solvers.common.tolerances import ROUNDING
 from solvers.diff import diff
 from solvers.estimate import estimate, with_given_caches
@@ -88,13 +88,15 @@ def check_case(case: CheckCase, tolerance: Tolerance, deadline: Deadline) -> Cas
     if left < options.time_limit:
         options = options.model_copy(update={"time_limit": left})
     try:
-        now = plan(case.request.model_copy(update={"options": options}), deadline.progress)
+        with in_range():
+            now = plan(case.request.model_copy(update={"options": options}), deadline.progress)
     except WatersmeetError as refused:
         return _result(case.name, Verdict.FAILED, notes=versions, reasons=[_pointed(refused.pointer, refused.detail)])
     # Every figure depends on the cost constants, so a change of them is said first.
     around = sorted(diff(DiffRequest(before=case.plan, after=now)).request, key=lambda sentence: not sentence.startswith("costs."))
     try:
-        approved = price_again(case)
+        with in_range():
+            approved = price_again(case)
     except WatersmeetError as refused:
         reasons = [f"the approved plan does not fit the request: {refused.detail}", "look at the new plan, then approve it with --update"]
         return _result(case.name, Verdict.FAILED, notes=[*versions, *around], reasons=reasons, plan=now)

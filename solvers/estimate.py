@@ -12,6 +12,7 @@ from solvers.common.deadline import Deadline
 from solvers.jtree.given import tree_of
 from solvers.jtree.search import Problem
 from solvers.model.point import point_of
+from solvers.model.ranges import check_range
 from solvers.plan.builder import build_plan
 from solvers.plan.outcome import allocated, of_shape, proven
 from solvers.planner import problem_of
@@ -22,7 +23,7 @@ __all__ = ["answered_by", "estimate", "with_given_caches"]
 def estimate(request: EstimateRequest) -> Plan:
     """The plan of the given shape with its figures. Nothing is searched, so nothing is proven."""
     problem = problem_of(request)
-    problem.model.check_range()
+    check_range(problem.model)
     point = point_of(problem.model, tree_of(problem, request.operators, request.tables))
     deadline = Deadline.after(request.options.time_limit)
     outcome = allocated(problem, of_shape(point), deadline)

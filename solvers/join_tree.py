@@ -11,6 +11,7 @@ from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.jtree.choice import objective_value
 from solvers.jtree.search import Found, Problem
 from solvers.plan.builder import gap_of, operators_of
+from solvers.plan.outcome import settled
 from solvers.plan.tables import tables_of
 from solvers.planner import begin, problem_of, search
 
@@ -35,6 +36,7 @@ def answer_of(problem: Problem, found: Found) -> JtreeAnswer:
     """What a search found, on the wire."""
     priced = problem.model.price(found.best.tree)
     value = objective_value(problem, found.best)
+    found = settled(problem, found, value)
     return JtreeAnswer(
         operators=operators_of(problem, priced),
         tables=tables_of(problem.model, priced),

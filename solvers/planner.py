@@ -16,6 +16,7 @@ from solvers.jtree.search import Found, Problem
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
 from solvers.model.point import Caps
+from solvers.model.ranges import check_range
 from solvers.model.tree import joins, probes_of
 from solvers.plan.builder import build_plan
 from solvers.plan.outcome import Outcome, allocated, chosen, proven
@@ -110,7 +111,7 @@ def problem_of(request: PlanRequest) -> Problem:
 
 def begin(problem: Problem, progress: Progress) -> None:
     """Refuse what no double can hold, and tell whoever waits which problem is being solved."""
-    problem.model.check_range()
+    check_range(problem.model)
     progress.begin(problem)
     progress.doing("searching")
 

@@ -30,6 +30,7 @@ from solvers.jtree.search import ALL_TREES, Found, Problem
 from solvers.jtree.tables.shapes import first_points
 from solvers.model.cost import CostModel
 from solvers.model.point import point_of
+from solvers.model.ranges import check_range
 from solvers.model.tree import Tree, joins
 from solvers.plan.builder import build_plan
 from solvers.plan.outcome import Outcome, proven
@@ -101,7 +102,7 @@ def caches_so_far(request: CacheSelectionRequest, _: Best | None = None) -> Cach
 
 
 def _found(problem: Problem, best: Best | None) -> Found:
-    problem.model.check_range()
+    check_range(problem.model)
     point = point_of(problem.model, _tree(problem, best))
     bound = best.bound if best else None
     proof = Proof.NONE if bound is None else Proof.BOUNDED

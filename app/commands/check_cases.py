@@ -29,7 +29,7 @@ from models.plan import Change, Plan
 from models.request import PlanRequest
 from solvers.check import check_case, failed, report
 from solvers.common.deadline import Deadline
-from solvers.common.errors import WatersmeetError
+from solvers.common.errors import WatersmeetError, in_range
 from solvers.common.tolerances import ROUNDING
 
 __all__ = ["FORMATS", "Cases", "CheckInputError", "approve", "check_cases", "parse_tolerance", "read_cases", "step_summary"]
@@ -177,7 +177,8 @@ def approve(cases: Cases, make: Callable[[PlanRequest], Plan]) -> list[str]:
     for name, request in cases.requests.items():
         file = cases.folder / name / "plan.json"
         try:
-            plan = make(request)
+            with in_range():
+                plan = make(request)
         except WatersmeetError as refused:
             cases.broken[name] = [f"{cases.files[name]}: {refused.pointer}: {refused.detail}"]
             continue

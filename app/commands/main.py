@@ -44,9 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = build_parser().parse_args(argv)
     except SystemExit as stop:
         return int(stop.code or 0)
+    from solvers.common.errors import in_range
+
     try:
         run: Callable[[argparse.Namespace], int] = arguments.run
-        return run(arguments)
+        with in_range():
+            return run(arguments)
     except RefusedError as refused:
         say(*refused.lines)
         return BAD_INPUT

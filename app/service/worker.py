@@ -32,7 +32,7 @@ from models.faults import MAX_STREAMS
 from models.plan import Termination
 from models.progress import Incumbent
 from solvers.common.deadline import NOBODY, AbandonedError, Progress
-from solvers.common.errors import WatersmeetError
+from solvers.common.errors import WatersmeetError, in_range
 from solvers.jtree.progress import Waiting
 
 __all__ = ["Function", "Reply", "Solver", "main", "respond"]
@@ -70,16 +70,14 @@ def respond(
         _check_streams(request, streams)
         start(request, limit)
         began = time.perf_counter()
-        answer = function(request, progress) if _takes_progress(function) else function(request)
+        with in_range():
+            answer = function(request, progress) if _takes_progress(function) else function(request)
         return _reply(answer, began)
     except BodyError as bad:
         count = len(bad.errors)
         return Reply(422, problem(422, f"The request has {count} fault{'s' if count > 1 else ''}.", bad.errors))
     except WatersmeetError as bad:
         return Reply(422, problem(422, bad.detail, bad.errors))
-    except OverflowError:
-        said = "the numbers of the request multiply or add up to more than a double can hold: lower them"
-        return Reply(422, problem(422, said, [("", said)]))
     except AbandonedError:
         return Reply(ABANDONED, b"")
 

@@ -326,8 +326,8 @@ def allocation_of(model: CostModel, shared: Shared) -> Allocation:
     ids = {node.mask: f"join-{number}" for number, node in enumerate(priced.nodes, 1)}
     per_second = [share / window for share, window in zip(shared.shares, shared.plan.windows, strict=True)]
     allowances = Allowance.trusted(_allowances(shared, ids, per_second), ALLOWANCE_FIELDS)
-    if not math.isfinite(sum(allowance.rate for allowance in allowances)):
-        allowances = [Allowance(**allowance.model_dump()) for allowance in allowances]  # which refuses what does not fit a double
+    if not all(math.isfinite(allowance.rate) for allowance in allowances) or not math.isfinite(shared.cpu):
+        raise model.out_of_range()
     return Allocation(
         throughput=shared.throughput,
         saturation_throughput=model.rate(model.graph.all),

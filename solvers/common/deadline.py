@@ -23,13 +23,18 @@ if TYPE_CHECKING:
     from solvers.model.point import Point
     from solvers.model.tree import Tree
 
-__all__ = ["NEVER", "NOBODY", "AbandonedError", "Deadline", "Progress"]
+__all__ = ["NEVER", "NOBODY", "AbandonedError", "Deadline", "Progress", "seconds_to_write"]
 
 TICK = 0.02  # seconds between two looks at a deadline while compiled code runs: costs a thousandth of a core, and a stop is noticed at once
 
 SECONDS_PER_PROBE = 7e-6  # to write a plan down, on the machine at hand: 0.27 s for the 40,000 probes of one join of 200 streams
 SECONDS_PER_LISTED = 9e-8  # the same for a predicate that a probe lists: 0.36 s more where each of them is joined with every other
 SECONDS_PER_JOIN = 1.5e-4  # the same for a join itself, with its validity and its reasons
+
+
+def seconds_to_write(probes: int, listed: int, joins: int) -> float:
+    """How long it usually takes to write down a plan of so many probes and joins, whose probes list so many predicates."""
+    return SECONDS_PER_PROBE * probes + SECONDS_PER_LISTED * listed + SECONDS_PER_JOIN * joins
 
 
 class AbandonedError(Exception):
@@ -113,7 +118,7 @@ class Deadline:
 
     def before_writing(self, probes: int, listed: int, joins: int = 1) -> Deadline:
         """The moment at which a plan of so many probes and joins has to be written down, whose probes list so many predicates."""
-        return self.earlier(SECONDS_PER_PROBE * probes + SECONDS_PER_LISTED * listed + SECONDS_PER_JOIN * joins)
+        return self.earlier(seconds_to_write(probes, listed, joins))
 
     @contextmanager
     def watched(self, strike: Callable[[], object], tick: Callable[[], object] = lambda: None) -> Iterator[None]:

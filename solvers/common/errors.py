@@ -1,7 +1,7 @@
 """Everything a solver may raise.
 
 WatersmeetError
-├── RangeError         a product of windows and selectivities leaves the range of a double
+├── RangeError         a size, a cost or a product of them leaves the range of a double
 ├── BindError          an index of a table that no order of probes can bind
 ├── ShapeError         operators that do not form a join tree of the query
 ├── MethodError        the method cannot answer this request, and says which would
@@ -12,9 +12,10 @@ WrongBoundError        a solver's own fault, never the request's: a bound that i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-__all__ = ["BindError", "MethodError", "RangeError", "ShapeError", "SqlError", "WatersmeetError", "WrongBoundError"]
+__all__ = ["BindError", "MethodError", "RangeError", "ShapeError", "SqlError", "WatersmeetError", "WrongBoundError", "in_range"]
 
 
 class WatersmeetError(Exception):
@@ -32,7 +33,7 @@ class WatersmeetError(Exception):
 
 
 class RangeError(WatersmeetError):
-    """A size leaves the range of a double."""
+    """A size or a cost leaves the range of a double."""
 
 
 class BindError(WatersmeetError):
@@ -66,3 +67,15 @@ class WrongBoundError(Exception):
     def __init__(self, value: float, bound: float, maximise: bool) -> None:
         side = "an upper bound below" if maximise else "a lower bound above"
         super().__init__(f"{bound!r} is {side} the value it bounds, {value!r}")
+
+
+@contextmanager
+def in_range() -> Iterator[None]:
+    """Refuse what leaves the range of a double where nobody looked before, so that Python gives up on a sum.
+
+    Whoever answers a caller works within this, the service and the command line alike.
+    """
+    try:
+        yield
+    except OverflowError as beyond:
+        raise RangeError("the numbers of the request multiply or add up to more than a double can hold: lower them") from beyond

@@ -30,7 +30,12 @@ def objective_value(problem: Problem, point: Point) -> float:
 
 
 def choose(problem: Problem, points: Sequence[Point]) -> Point:
-    """The best point within the caps; where none is, the one that is least over them. Ties by structure."""
+    """The best point within the caps; where none is, the one that is least over them. Ties by structure.
+
+    Raises RangeError where there is none at all: a search has some plan always, unless the figures of all leave the range of a double.
+    """
+    if not points:
+        raise problem.model.out_of_range()
     within = [point for point in points if problem.caps.admit(point)]
     if not within:
         return min(points, key=lambda point: (overload(problem, point), point.cpu, structure_key(point.tree)))

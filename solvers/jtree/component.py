@@ -29,7 +29,7 @@ from solvers.jtree.compiled.tables import sets_and_floors
 from solvers.jtree.search import both, make_join, spread
 from solvers.model.cost import CostModel
 from solvers.model.graph import bits
-from solvers.model.operations import probe_steps, stepping
+from solvers.model.operations import probe_steps, stepping, total
 from solvers.model.point import Point
 from solvers.model.probe_order import Orders
 from solvers.model.tree import Join, Tree
@@ -247,7 +247,9 @@ def component_of(model: CostModel, mask: int, limit: int) -> Component | None:
     streams = [places[k] for k in sets.order.tolist()]
     weights = weights_of(model.costs)
     results, steps = weights.join * float(sets.size[-1] * sets.pace[-1]), stepping(model.costs, (sets.n - 1) * probe_steps(2))
-    base = math.fsum([*floors.tolist(), *(weights.probe * rate for rate in sets.rates.tolist()), results, steps])
+    base = total([*floors.tolist(), *(weights.probe * rate for rate in sets.rates.tolist()), results, steps])
+    if not math.isfinite(base):
+        raise model.out_of_range()
     prices = Prices(
         weights=weights,
         made=weights.join + weights.probe,

@@ -36,7 +36,7 @@ from solvers.jtree.two_layer import walk_two_layers
 from solvers.model.connected import connected_sets, partitions
 from solvers.model.graph import bits
 from solvers.model.point import Caps, Point, point_of
-from solvers.model.tree import Asked, Tree, joins, leaf_mask
+from solvers.model.tree import Asked, Tree, joins, leaf_mask, probes_of
 
 __all__ = ["MAX_SPLITS", "Program", "Split", "cp_sat", "refuse_headroom", "solved"]
 
@@ -191,8 +191,10 @@ def cp_sat(problem: Problem, deadline: Deadline) -> Found:
     """The best join tree by the integer program."""
     refuse_headroom(problem)
     ledger = Ledger(problem.model)
-    deadline = deadline.before_writing(problem.model.graph.most_probes(), problem.model.graph.most_listed())
-    start = priced(problem, ledger, walk_two_layers(problem, ledger, deadline), deadline)
+    graph = problem.model.graph
+    walking = deadline.before_writing(graph.most_probes(), graph.most_listed())
+    start = priced(problem, ledger, walk_two_layers(problem, ledger, walking), walking)
+    deadline = deadline.before_writing(probes_of(choose(problem, start).tree), graph.most_listed())
     if len(problem.model.graph) < 3:
         best = choose(problem, start)
         return Found(best, staircase(start), Proof.OPTIMAL, objective_value(problem, best), ALL_TREES)
@@ -235,7 +237,7 @@ def _unproven(problem: Problem, points: tuple[Point, ...], why: str, deadline: D
 def _solved(problem: Problem, program: Program, start: tuple[Point, ...], deadline: Deadline) -> Found:
     best = choose(problem, start)
     cpu_scale = max(best.cpu, max((split.cpu for split in program.splits), default=0.0), 1e-300) / STEPS
-    memory_scale = max(best.memory_bytes, max((split.state_bytes for split in program.splits), default=0.0)) / STEPS
+    memory_scale = max(best.memory_bytes, max((split.state_bytes for split in program.splits), default=0.0), 1e-300) / STEPS
     built = _Model(problem, program, cpu_scale, memory_scale)
     points = list(start)
 

@@ -43,10 +43,10 @@ FIRST_SHARE = 0.1  # of the time, for a good plan to have where the search does 
 
 def frontier_search(problem: Problem, deadline: Deadline) -> Found:
     """Every trade-off within the caps that is worth having; none, with `lacking`, where nothing fits."""
-    deadline = deadline.before_writing(problem.model.graph.most_probes(), problem.model.graph.most_listed())
+    until, deadline = deadline, deadline.before_writing(problem.model.graph.most_probes(), problem.model.graph.most_listed())
     solver = solver_for(problem.model, deadline)
     if not solver.fits:
-        found = _beyond(problem, deadline)  # what it proves is about its best plan alone
+        found = _beyond(problem, until)  # what it proves is about its best plan alone
         return replace(found, proof=Proof.NONE if found.bound is None else Proof.BOUNDED)
     solver.tell_bound(problem, deadline)
     points, complete = solver.points(problem.caps, FRONTIER, deadline)
@@ -65,18 +65,19 @@ def frontier_search(problem: Problem, deadline: Deadline) -> Found:
 
 def exact(problem: Problem, deadline: Deadline) -> Found:
     """The best plan of all join trees within the caps, or the proof that there is none and what it would take."""
-    deadline = deadline.before_writing(problem.model.graph.most_probes(), problem.model.graph.most_listed())
+    # Which plan will have to be written is known when all connected sets have been searched; anytime search keeps time for those it has met.
+    until, deadline = deadline, deadline.before_writing(problem.model.graph.most_probes(), problem.model.graph.most_listed())
     if (found := star(problem, deadline)) is not None:
         return found
     first: Found | None = None
     if one_number(problem):
         patient = deadline.granted > PATIENT
-        first = run(Method.ANYTIME, problem, deadline.share(HALF) if patient else deadline)
+        first = run(Method.ANYTIME, problem, until.share(HALF) if patient else until)
         if first.proof is Proof.OPTIMAL or not patient:
             return first
     solver = solver_for(problem.model, deadline)
     if not solver.fits:
-        return first or _beyond(problem, deadline)
+        return first or _beyond(problem, until)
     solver.tell_bound(problem, deadline)
     if problem.objective is Objective.MAX_HEADROOM and (math.isfinite(problem.caps.cpu) or math.isfinite(problem.caps.memory_bytes)):
         most = most_headroom(problem, solver, deadline)
@@ -85,7 +86,7 @@ def exact(problem: Problem, deadline: Deadline) -> Found:
         return most
     goal = LEAST_BYTES if problem.objective is Objective.MIN_MEMORY else LEAST_CPU
     if solver.large and first is None:
-        first = run(Method.ANYTIME, problem, deadline.share(FIRST_SHARE))
+        first = run(Method.ANYTIME, problem, until.share(FIRST_SHARE))
         if first.proof is Proof.OPTIMAL and problem.caps.admit(first.best):
             return first
     points, complete = solver.points(problem.caps, goal, deadline)

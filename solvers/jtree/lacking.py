@@ -101,6 +101,8 @@ def most_headroom(problem: Problem, solver: AnySolver, deadline: Deadline, today
         met += [point if here is solver else point_of(model, point.tree) for point in points]
         if not complete:
             return best_so_far(asking, staircase(met), deadline)
+        if not points:  # no plan's figures fit a double at these rates
+            raise here.model.out_of_range()
         least = min(points, key=lambda point: (overload(asking, point), structure_key(point.tree)))
         gain = headroom(here.model.price(least.tree), here.model, caps)
         if gain is None:
@@ -122,7 +124,7 @@ def most_headroom(problem: Problem, solver: AnySolver, deadline: Deadline, today
         here = solver.of(CostModel(graph.scaled(factor), model.costs, None if chosen_anew else model))
     best = min(met, key=lambda point: (-factor_of(point), point.cpu, point.memory_bytes, structure_key(point.tree)))
     value = factor_of(best)
-    if not math.isfinite(factor):
+    if not math.isfinite(max(factor, value)):  # nothing limits the best, which was met, though it was not the least at the last factor
         return Found(best, staircase(met), Proof.OPTIMAL, None, ALL_TREES)
     proof = Proof.OPTIMAL if value >= factor * (1.0 - ROUNDING) else Proof.BOUNDED
     return Found(best, staircase(met), proof, max(factor, value), ALL_TREES)

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from models.request import Objective
-from solvers.common.deadline import Deadline
+from solvers.common.deadline import Deadline, seconds_to_write
 from solvers.common.errors import RangeError
 from solvers.common.tolerances import ROUNDED
 from solvers.jtree.choice import choose
 from solvers.jtree.compiled.ledger import MAX_EXACT_INPUTS, Ledger
 from solvers.jtree.orders import best_orders
 from solvers.jtree.search import Problem, Shape, make_join, shape_of, sorted_inputs, tree_of_joins
-from solvers.model.cost import WIDE, CostModel
+from solvers.model.cost import CostModel
 from solvers.model.graph import bits
 from solvers.model.point import Caps, Point, point_of
 from solvers.model.staircase import undominated
@@ -45,9 +45,8 @@ __all__ = [
 MAX_PRICED = 24  # plans that are priced and returned; pricing 200 streams takes tens of milliseconds each
 MAX_REFINED = 40  # inputs up to which a wide join's orders are looked for again at the end
 LARGE = 60  # streams from which only the chosen plan is priced
-MEASURED = 20  # joins whose pricing is timed
-AT_ONCE = 0.25  # of the time of a narrow join's probe: what a wide join's takes, whose probes are priced and written over arrays
-PER_JOIN = 8  # probes that take as long to write as a join itself, its validity and its reasons
+MEASURED, ROUNDS = 20, 3  # joins whose pricing is timed, and how often: of a busy machine the quickest round says most
+PRICING = 0.27  # of the time that a binary join takes to price and to write
 AS_QUICK = 2.0  # times the probes of the quickest plan to write: one of the two has to be written, and milliseconds are no reason to prefer it
 
 
@@ -67,25 +66,39 @@ class Writing:
     Measured on this machine at this moment, so that a search leaves enough time for it. No other decision of a search depends on a clock.
     """
 
-    seconds_per_probe: float
+    slowness: float
+    """Times as long as it usually takes."""
+    edges: int
     caps: Caps
 
     @classmethod
     def measured(cls, problem: Problem, tree: Tree) -> Writing:
-        """Twice the time per probe of pricing some joins of a binary tree: writing a plan takes about as long as pricing it."""
+        """By the time that it takes to price some joins of a binary tree, again: what they are made of has to be found the first time alone."""
         model, nodes = problem.model, list(joins(tree))
         some = nodes[:: max(1, len(nodes) // MEASURED)]
-        began = time.monotonic()
-        with suppress(RangeError):
-            for node in some:
-                model.price_join([leaf_mask(child) for child in node.inputs], node.orders)
-        return cls(2.0 * (time.monotonic() - began) / max(1, 2 * len(some)), problem.caps)
+        took = []
+        for _ in range(ROUNDS):
+            began = time.monotonic()
+            with suppress(RangeError):
+                for node in some:
+                    model.price_join([leaf_mask(child) for child in node.inputs], node.orders)
+            took.append(time.monotonic() - began)
+        usual = PRICING * seconds_to_write(2 * len(some), 0, len(some))
+        return cls(max(1.0, min(took) / usual) if some else 1.0, len(model.graph.edges), problem.caps)
 
     def seconds(self, draft: Draft) -> float:
-        probes = [(len(inputs), len(inputs) * (len(inputs) - 1)) for inputs in draft.shape.values()]
-        work = sum(count * AT_ONCE if inputs >= WIDE else count for inputs, count in probes) + PER_JOIN * len(probes)
+        widths = list(map(len, draft.shape.values()))
+        probes, listed = sum(width * (width - 1) for width in widths), max(widths, default=0) * self.edges
+        usual = seconds_to_write(probes, listed, len(widths))
         fits = draft.cpu <= self.caps.cpu and draft.memory_bytes <= self.caps.memory_bytes
-        return self.seconds_per_probe * work * (1.0 if fits else 2.0)  # where nothing fits, who may probe how much is written down as well
+        return self.slowness * usual * (1.0 if fits else 2.0)  # where nothing fits, who may probe how much is written down as well
+
+    def passed(self, deadline: Deadline, walk: Iterable[Draft]) -> Iterator[Draft]:
+        """The plans that a walk passes, until the one that it has got to can only just be written: those after it may take longer still."""
+        for draft in walk:
+            yield draft
+            if self.before(deadline, draft).expired():
+                break
 
     def before(self, deadline: Deadline, draft: Draft) -> Deadline:
         """The moment at which writing this plan has to begin."""

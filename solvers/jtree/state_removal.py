@@ -27,7 +27,7 @@ from solvers.jtree.compiled.tables import connected_sets
 from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.linear_orders import best_over_linear_orders
 from solvers.jtree.search import Found, Problem
-from solvers.jtree.shape import Draft, Shape, Writing, draft_of, mjoin_shape, priced, shape_with, sorted_inputs
+from solvers.jtree.shape import Draft, Shape, Writing, draft_of, priced, shape_of, shape_with, sorted_inputs
 from solvers.model.graph import bits
 from solvers.model.tree import Tree
 
@@ -117,11 +117,13 @@ def enough_removed(problem: Problem, passed: Sequence[Draft]) -> bool:
 def state_removal(problem: Problem, deadline: Deadline) -> Found:
     """Paper 3's state-removal."""
     ledger = Ledger(problem.model)
-    writing = Writing.measured(problem, greedy_plan(problem.model))
-    searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
+    first = greedy_plan(problem.model)
+    writing = Writing.measured(problem, first)
+    searching = writing.before(deadline, draft_of(ledger, shape_of(first)))
     passed: list[Draft] = []
-    for draft in remove_states(ledger, binary_shape(ledger, searching), searching):
+    for draft in writing.passed(deadline, remove_states(ledger, binary_shape(ledger, searching), searching)):
         passed.append(draft)
         if enough_removed(problem, passed):
             break
-    return heuristic(problem, priced(problem, ledger, writing.in_time(deadline, passed), searching), SPACE, searching)
+    searching = writing.before(deadline, passed[-1])
+    return heuristic(problem, priced(problem, ledger, writing.in_time(deadline, passed, passed[-1]), searching), SPACE, searching)

@@ -13,6 +13,7 @@ all four parts run and the objective picks.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED
@@ -20,7 +21,7 @@ from solvers.jtree.claims import heuristic
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.lower_bound import memory_lower_bound
-from solvers.jtree.search import Found, Problem
+from solvers.jtree.search import Found, Problem, Shape
 from solvers.jtree.shape import Draft, Writing, draft_of, mjoin_shape, priced
 from solvers.jtree.state_removal import binary_shape, enough_removed, remove_states
 from solvers.jtree.state_selection import select_states
@@ -30,8 +31,9 @@ __all__ = ["two_layer", "walk_two_layers"]
 SPACE = "the join trees that the two-layer framework passes"
 
 
-def walk_two_layers(problem: Problem, ledger: Ledger, deadline: Deadline) -> list[Draft]:
-    """Every plan that the framework passes, in its order, up to the first that qualifies."""
+def walk_two_layers(problem: Problem, ledger: Ledger, deadline: Deadline, removing: Callable[[Shape], Iterable[Draft]] | None = None) -> list[Draft]:
+    """Every plan that the framework passes, in its order, up to the first that qualifies. `removing` is the walk from the binary tree, if that has
+    another deadline than the one from the mjoin."""
     caps = problem.caps
     capped = caps.cpu < math.inf and caps.memory_bytes < math.inf
 
@@ -51,12 +53,12 @@ def walk_two_layers(problem: Problem, ledger: Ledger, deadline: Deadline) -> lis
             return passed
         if draft.memory_bytes > caps.memory_bytes * ROUNDED:
             break
-    removing: list[Draft] = []
-    for draft in remove_states(ledger, binary, deadline):
-        removing.append(draft)
-        if enough_removed(problem, removing):
+    removed: list[Draft] = []
+    for draft in removing(binary) if removing else remove_states(ledger, binary, deadline):
+        removed.append(draft)
+        if enough_removed(problem, removed):
             break
-    return passed + removing
+    return passed + removed
 
 
 def two_layer(problem: Problem, deadline: Deadline) -> Found:
@@ -64,5 +66,10 @@ def two_layer(problem: Problem, deadline: Deadline) -> Found:
     ledger = Ledger(problem.model)
     writing = Writing.measured(problem, greedy_plan(problem.model))
     searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
-    passed = writing.in_time(deadline, walk_two_layers(problem, ledger, searching))
-    return heuristic(problem, priced(problem, ledger, passed, searching), SPACE, searching)
+
+    def removing(binary: Shape) -> Iterable[Draft]:
+        return writing.passed(deadline, remove_states(ledger, binary, writing.before(deadline, draft_of(ledger, binary))))
+
+    passed = walk_two_layers(problem, ledger, searching, removing)
+    searching = writing.before(deadline, passed[-1])
+    return heuristic(problem, priced(problem, ledger, writing.in_time(deadline, passed, passed[-1]), searching), SPACE, searching)

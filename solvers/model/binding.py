@@ -45,14 +45,12 @@ def grown(graph: JoinGraph, part: int, size: Callable[[int], float]) -> tuple[li
 
 def check_bound(graph: JoinGraph) -> None:
     """Raise BindError where some index can be bound by no order of probes, naming its table and attributes."""
-    for table in bits(graph.tables):
-        for place, offer in enumerate(graph.offers[table]):
-            if not offer.kept and not _can_be_bound(graph, table, offer):
-                lacking = [attribute for attribute, binder in zip(offer.bound, offer.binders, strict=True) if not binder]
-                why = f"no equality gives {' and '.join(lacking)} a value" if lacking else "nothing that a plan joins has values for all of them"
-                detail = f"no order of probes can bind the index of table {graph.names[table]!r} by {', '.join(offer.bound)}: {why}"
-                number = table - ((graph.tables & -graph.tables).bit_length() - 1)
-                raise BindError(detail, f"/query/tables/{number}/access/{place}/bound")
+    for table, place, offer in graph.indexes():
+        if not _can_be_bound(graph, table, offer):
+            lacking = [attribute for attribute, binder in zip(offer.bound, offer.binders, strict=True) if not binder]
+            why = f"no equality gives {' and '.join(lacking)} a value" if lacking else "nothing that a plan joins has values for all of them"
+            detail = f"no order of probes can bind the index of table {graph.names[table]!r} by {', '.join(offer.bound)}: {why}"
+            raise BindError(detail, graph.access_pointer(table, place, "bound"))
 
 
 def _can_be_bound(graph: JoinGraph, table: int, offer: Offer) -> bool:

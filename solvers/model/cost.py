@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 from models.request import Costs
 from solvers.common.errors import BindError, RangeError
-from solvers.model.binding import check_bound
 from solvers.model.graph import SMALL, JoinGraph, Offer, bits
 from solvers.model.operations import keeping, least_keeping, least_steps, scanning, stepping, times, total
 from solvers.model.tree import Asked, Join, Tree, joins, leaf_mask
@@ -40,8 +39,7 @@ __all__ = [
 
 
 WIDE = 16  # inputs of a join in a large graph from which its figures are computed over arrays
-TINIEST = 1e-290  # the least rate, the least window in seconds and the least 1/T of one: products with smaller figures lose digits
-LARGEST = 1e290  # the largest of these
+DEAR = 1.0  # CPU-seconds a tuple: no cost above this was ever measured, so where figures are out of range such a cost is named before sizes are
 
 
 class Term(NamedTuple):
@@ -349,8 +347,10 @@ class CostModel:
             sizes,
             leaves,
         )
-        if not all(map(math.isfinite, (result.cpu, result.memory_bytes, result.memory_tuples, result.output_rate))):
+        if not all(map(math.isfinite, (result.memory_bytes, result.memory_tuples, result.output_rate))):
             self._refuse(self.graph.all)
+        if not math.isfinite(result.cpu):
+            raise self.out_of_range()
         self._last = result
         return result
 
@@ -380,8 +380,10 @@ class CostModel:
                 known[id(node)] = node, cpu, kept  # holds on to the join, so that its id is not given to another
         _, cpu, kept = known[id(tree)]
         figures = total(cpu), total((self.leaves_bytes(), *kept))
-        if not all(map(math.isfinite, figures)):
+        if not math.isfinite(figures[1]):
             self._refuse(self.graph.all)
+        if not math.isfinite(figures[0]):
+            raise self.out_of_range()
         return figures
 
     def _priced_join(self, node: Join, sizes: dict[int, float]) -> PricedJoin:
@@ -400,28 +402,23 @@ class CostModel:
             found = self._known_joins[key] = self.price_join(blocks, orders, self._known_sizes, asked)
         return found
 
-    def check_range(self) -> None:
-        """Raise RangeError where no plan's figures fit a double, because those of the windows or the results do not; BindError where no plan can
-        use some index."""
-        check_bound(self.graph)
-        for i, name in enumerate(self.graph.names):
-            if self.graph.tables >> i & 1:
-                self._check_set(1 << i)
-                continue
-            if not (TINIEST <= self.graph.rates[i] <= LARGEST and TINIEST <= 1.0 / self.graph.window_seconds[i] <= LARGEST):
-                detail = f"the rate and the window of {name} leave the range of a double: neither may be below {TINIEST} or above {LARGEST}"
-                raise RangeError(detail, f"/query/streams/{i}")
-            if not (math.isfinite(self.graph.rates[i]) and math.isfinite(self.graph.window_tuples[i] * self.graph.tuple_bytes[i])):
-                self._refuse(1 << i)
-        self._check_set(self.graph.all)
-
-    def _check_set(self, mask: int) -> None:
-        if not (math.isfinite(self.rate(mask)) and math.isfinite(self.state_bytes(mask))):
-            self._refuse(mask)
+    def out_of_range(self) -> RangeError:
+        """What to refuse a request with where no plan's CPU fits a double: the dearest constant where that is to blame, else the sizes."""
+        named = [(value, f"the cost {name}", f"/costs/{name}") for name, value in self.costs.model_dump().items()]
+        for table, place, index in self.graph.indexes():
+            named.append((index.cpu, f"the CPU of asking {self.graph.names[table]}", self.graph.access_pointer(table, place, "cpu")))
+        value, name, pointer = max(named)
+        if value > DEAR:
+            return RangeError(f"{name}, {value:g}, comes to more CPU than a double can hold with the tuples of these joins: lower it", pointer)
+        return self.too_many(self.graph.all)
 
     def _refuse(self, mask: int) -> None:
+        raise self.too_many(mask)
+
+    def too_many(self, mask: int) -> RangeError:
+        """What to refuse a request with whose tuples of these streams leave the range of a double."""
         names = ", ".join(sorted(self.graph.names[i] for i in bits(mask)))
-        raise RangeError(f"the join of {names} has more tuples than a double can count: lower their rates, windows or selectivities", "/query")
+        return RangeError(f"the join of {names} has more tuples than a double can count: lower their rates, windows or selectivities", "/query")
 
     def _refuse_unbound(self, table: int, index: Offer) -> None:
         attributes = ", ".join(index.bound)

@@ -10,7 +10,7 @@ Products are taken as `solvers.model.products` has them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -375,6 +375,15 @@ class JoinGraph:
     def label(self, mask: int) -> str:
         """The set as a person writes it: ads⋈users."""
         return "⋈".join(sorted(self.names[i] for i in bits(mask)))
+
+    def indexes(self) -> Iterator[tuple[int, int, Offer]]:
+        """(table, number of the access, index) of every index."""
+        for table in bits(self.tables):
+            yield from ((table, place, offer) for place, offer in enumerate(self.offers[table]) if not offer.kept)
+
+    def access_pointer(self, table: int, place: int, field: str) -> str:
+        """Where a request says this of one access of a table; tables follow the streams."""
+        return f"/query/tables/{table - ((self.tables & -self.tables).bit_length() - 1)}/access/{place}/{field}"
 
     def scaled(self, factor: float) -> JoinGraph:
         """The same graph with all rates multiplied by `factor`. What does not depend on rates both graphs share, and fill."""

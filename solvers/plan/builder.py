@@ -23,7 +23,7 @@ from models.plan import (
 from models.request import Objective, Query, Resources
 from solvers.common.gap import gap_between
 from solvers.jtree.search import Found, Problem
-from solvers.model.cost import PricedProbe, PricedTree
+from solvers.model.cost import CostModel, PricedProbe, PricedTree
 from solvers.model.graph import JoinGraph, bits
 from solvers.model.operations import stepping
 from solvers.model.sensitivity import headroom, validity
@@ -56,11 +56,10 @@ def normalised(query: Query, graph: JoinGraph) -> Query:
 def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
     """The joins of a priced tree, flat, inputs before users, the root last.
 
-    Nothing is validated whose figures fit a double: the types are those of the fields, and validating a join of 200 inputs takes half a second.
+    Nothing is validated but that figures fit a double: the types are those of the fields, and validating a join of 200 inputs takes half a second.
     """
     model, graph = problem.model, problem.model.graph
     ids = {node.mask: f"join-{number}" for number, node in enumerate(priced.nodes, 1)}
-    step = stepping(model.costs, 1)
 
     def name(tree: Tree) -> str:
         return ids[tree.mask] if isinstance(tree, Join) else graph.names[tree]
@@ -69,28 +68,28 @@ def operators_of(problem: Problem, priced: PricedTree) -> list[Operator]:
     for node, join in zip(priced.nodes, priced.joins, strict=True):
         inputs = [name(child) for child in node.inputs]
         root, size = node is priced.nodes[-1], priced.sizes[node.mask]
+        figures = (size * model.per_second(node.mask), 0.0 if root else size, 0.0 if root else size * model.tuple_bytes(node.mask), join.cpu)
+        if not all(map(math.isfinite, figures)):
+            raise model.out_of_range()
         fields = {
             "id": ids[node.mask],
             "kind": OperatorKind.BINARY_JOIN if len(inputs) == 2 else OperatorKind.MJOIN,
             "inputs": inputs,
             "streams": sorted(graph.names[i] for i in bits(node.mask)),
             "materialized": not root,
-            "rate": size * model.per_second(node.mask),
-            "state_tuples": 0.0 if root else size,
-            "state_bytes": 0.0 if root else size * model.tuple_bytes(node.mask),
-            "cpu": join.cpu,
+            **dict(zip(("rate", "state_tuples", "state_bytes", "cpu"), figures, strict=True)),
             "states": State.trusted(
                 ({"input": inputs[k], "indexed": state.indexed, "cpu": state.cpu} for k, state in enumerate(join.states) if state.kept), STATE_FIELDS
             ),
-            "pipelines": [_pipeline(inputs, k, pipeline.probes, step) for k, pipeline in enumerate(join.pipelines) if pipeline.probes],
+            "pipelines": [_pipeline(model, inputs, k, pipeline.probes) for k, pipeline in enumerate(join.pipelines) if pipeline.probes],
         }
-        finite = math.isfinite(size * (1.0 + model.per_second(node.mask) + model.tuple_bytes(node.mask)) + join.cpu)
-        operators += Operator.trusted([fields], OPERATOR_FIELDS) if finite else [Operator.model_validate(fields)]
+        operators += Operator.trusted([fields], OPERATOR_FIELDS)
     return operators
 
 
-def _pipeline(inputs: list[str], k: int, priced: Sequence[PricedProbe], step: float) -> Pipeline:
-    """One pipeline on the wire; `step` is what each of its probes costs beside its tuples."""
+def _pipeline(model: CostModel, inputs: list[str], k: int, priced: Sequence[PricedProbe]) -> Pipeline:
+    """One pipeline on the wire."""
+    step = stepping(model.costs, 1)  # what each of its probes costs beside its tuples
     fields = priced.fields() if isinstance(priced, WideProbes) else ((*probe[:5], list(probe.predicates), probe.asked) for probe in priced)
     probes = [
         {
@@ -103,11 +102,11 @@ def _pipeline(inputs: list[str], k: int, priced: Sequence[PricedProbe], step: fl
         }
         for target, hashed, rate_in, rate_out, cpu, predicates, asked in fields
     ]
+    # Only a sum of figures that all fit a double is finite; where it is not, each is looked at.
     finite = math.isfinite(sum([probe["rate_in"] + probe["rate_out"] + probe["cpu"] for probe in probes]))
-    if finite:
-        return Pipeline.trusted([{"input": inputs[k], "probes": Probe.trusted(probes, PROBE_FIELDS)}], PIPELINE_FIELDS)[0]
-    # Only a sum of figures that all fit a double is finite; where it is not, validation refuses those that do not, if any.
-    return Pipeline.model_validate({"input": inputs[k], "probes": probes})
+    if not (finite or all(math.isfinite(probe[figure]) for probe in probes for figure in ("rate_in", "rate_out", "cpu"))):
+        raise model.out_of_range()
+    return Pipeline.trusted([{"input": inputs[k], "probes": Probe.trusted(probes, PROBE_FIELDS)}], PIPELINE_FIELDS)[0]
 
 
 def gap_of(problem: Problem, value: float, bound: float | None) -> float | None:

@@ -13,6 +13,7 @@ from solvers.caches.cached_plan import CachedPlan
 from solvers.caches.claims import least_cpu, least_of_all, with_caches_allowed
 from solvers.caches.in_plans import chosen_together
 from solvers.common.deadline import Deadline
+from solvers.common.gap import claim
 from solvers.common.tolerances import ROUNDED
 from solvers.jtree.choice import objective_value
 from solvers.jtree.search import Found, Problem, structure_key
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 MANY_PROBES = 20_000  # of a join of 142 inputs: writing them down takes a tenth of a second, and who may probe how much as long again
 
-__all__ = ["Outcome", "allocated", "chosen", "of_shape", "proven", "value_of"]
+__all__ = ["Outcome", "allocated", "chosen", "of_shape", "proven", "settled", "value_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +85,27 @@ def proven(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome:
     """What is proven of the plan, now that caches may be used as well."""
     outcome = replace(outcome, brief=outcome.brief or _hurried(outcome, deadline))
     value = value_of(problem, outcome.found.best, outcome.cached)
+    outcome = _with_best_tree(problem, outcome, value)
     least = _least(problem, outcome, deadline) if outcome.least is None else outcome.least
-    found = with_caches_allowed(problem, outcome.tree, outcome.found, value, least, deadline)
+    found = settled(problem, with_caches_allowed(problem, outcome.tree, outcome.found, value, least, deadline), value)
     return replace(outcome, found=found, tree=_of_trees(problem, outcome.tree, found))
+
+
+def settled(problem: Problem, found: Found, value: float) -> Found:
+    """`optimal` where a plan that fits has a value that its proven bound leaves nothing of (contract §3), whoever proved the bound, and how."""
+    if found.proof is not Proof.BOUNDED or not problem.caps.admit(found.best):
+        return found
+    claimed = claim(value, found.bound, problem.objective is Objective.MAX_HEADROOM)
+    return replace(found, proof=Proof.OPTIMAL, bound=claimed.bound) if claimed.proof is Proof.OPTIMAL else found
+
+
+def _with_best_tree(problem: Problem, outcome: Outcome, value: float) -> Outcome:
+    """The same, with what a bound of all trees leaves of the best of them; `value` is that of the plan."""
+    alone = outcome.cached is None and outcome.found.best is outcome.tree.best
+    tree = settled(problem, outcome.tree, value if alone else objective_value(problem, outcome.tree.best))
+    if tree is outcome.tree:
+        return outcome
+    return replace(outcome, tree=tree, found=replace(outcome.found, proof=tree.proof, bound=tree.bound) if alone else outcome.found)
 
 
 def _least(problem: Problem, outcome: Outcome, deadline: Deadline) -> float:

@@ -14,6 +14,7 @@ from solvers.common import words
 from solvers.jtree.search import Problem
 from solvers.model.cost import CostModel, PricedTree
 from solvers.model.graph import Offer, bits
+from solvers.model.ranges import waits_too_long
 
 __all__ = ["reasons", "tables_of", "waiting_warnings"]
 
@@ -50,6 +51,8 @@ def tables_of(model: CostModel, priced: PricedTree, misses: Misses = NONE) -> li
             continue
         calls = probes / index.keys
         waiting = calls * index.seconds
+        if not math.isfinite(waiting):
+            raise waits_too_long(model, table, index)
         found.append(
             TableAccess(
                 name=graph.names[table],

@@ -17,8 +17,9 @@ from models.request import Costs, Query
 from solvers.common.errors import RangeError, WatersmeetError
 from solvers.jtree.search import Problem
 from solvers.model.cost import CostModel
+from solvers.model.ranges import check_range
 from solvers.planner import problem_of
-from solvers.replanning.statistics import Drift, in_order, is_off
+from solvers.replanning.statistics import Drift, in_order, is_off, offering
 from solvers.replanning.ways import Priced, Way, price, way_of_plan
 
 __all__ = ["Question", "pointing", "question"]
@@ -71,11 +72,11 @@ def question(asked: ReplanRequest) -> Question:
     plan, request, error = asked.plan, asked.request, asked.thresholds.error
     drift = Drift(in_order(plan.made_for or plan.query, request.query), request.query)
     with pointing("/plan"):
-        before = problem_of(request.model_copy(update={"query": drift.was, "costs": plan.costs}))
-        before.model.check_range()
+        before = problem_of(request.model_copy(update={"query": offering(drift.was, request.query), "costs": plan.costs}))
+        check_range(before.model)
     with pointing("/request"):
         now = problem_of(request).with_keys_of(before)
-        now.model.check_range()
+        check_range(now.model)
         way = way_of_plan(now, plan, before)
         priced = price(now, way)
         factor = calibration(priced, asked.measured, error)
@@ -116,5 +117,10 @@ def scaled(problem: Problem, factor: float) -> Problem:
     if factor == 1.0:
         return problem
     costs = problem.model.costs
-    larger = Costs(**{name: getattr(costs, name) * factor for name in Costs.model_fields})
+    figures = {name: getattr(costs, name) * factor for name in Costs.model_fields}
+    if not all(map(math.isfinite, figures.values())):
+        raise RangeError(
+            f"the CPU that was measured is {factor:.3g} times what the costs say, which takes these out of the range of a double", "/costs"
+        )
+    larger = Costs(**figures)
     return replace(problem, model=CostModel(problem.model.graph, larger)).with_keys_of(problem)

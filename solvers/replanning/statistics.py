@@ -19,12 +19,12 @@ from models.faults import condition
 from models.plan import Plan
 from models.replan import Measured
 from models.request import Costs, Observed, PlanRequest, Predicate, Query, Stream
-from models.table import Table
+from models.table import Access, AccessKind, Table
 from solvers.common import words
 from solvers.model.graph import JoinGraph, join_graph
 from solvers.model.products import product
 
-__all__ = ["Drift", "Off", "in_order", "is_off", "measured_off", "terms_off"]
+__all__ = ["Drift", "Off", "in_order", "is_off", "measured_off", "offering", "terms_off"]
 
 MOST_WORKED_OUT = 1000  # observed sets that only one query has, for which the other's selectivity is worked out: a tenth of a second
 
@@ -75,6 +75,23 @@ def in_order(query: Query, other: Query) -> Query:
             "predicates": [listed[condition(predicate)].pop(0) for predicate in other.predicates],
         }
     )
+
+
+def offering(query: Query, other: Query) -> Query:
+    """The query, whose tables are in the order of the other's, with the accesses that the other lists, and its own figures of those that it has.
+
+    Trees say by place which access they use.
+    """
+    tables = [table.model_copy(update={"access": _listed(table, same)}) for table, same in zip(query.tables, other.tables, strict=True)]
+    return query.model_copy(update={"tables": tables})
+
+
+def _listed(table: Table, other: Table) -> list[Access]:
+    own: dict[tuple[AccessKind, tuple[str, ...]], list[Access]] = {}
+    for access in table.access:
+        own.setdefault((access.kind, tuple(sorted(access.bound))), []).append(access)
+    listed = [own.get((access.kind, tuple(sorted(access.bound)))) for access in other.access]
+    return [same.pop(0) if same else access for same, access in zip(listed, other.access, strict=True)]
 
 
 class Drift:

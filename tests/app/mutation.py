@@ -9,14 +9,14 @@ from typing import Any
 
 from app.service.endpoints import ENDPOINTS, Endpoint
 from app.service.worker import Reply, respond
-from models.request import PlanRequest
+from models.request import Costs, PlanRequest
 from solvers.planner import plan
 from tests.app.serving import example
 
 __all__ = ["BY_NAME", "EXAMPLES", "bodies", "check_reply", "doctored", "reply_to"]
 
 BY_NAME = {endpoint.operation_id: endpoint for endpoint in ENDPOINTS}
-EXAMPLES = (("auction", "auction"), ("star", "star"), ("fraud", "auction"), ("cycle", "cycle"))
+EXAMPLES = (("auction", "auction"), ("star", "star"), ("fraud", "auction"), ("cycle", "cycle"), ("orders", "orders"))
 TIME_LIMIT = 2.0
 SQL = (
     "SELECT a.id, lower(b.note) AS n FROM bid b JOIN auction a ON b.auction = a.id AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 9 SECONDS WHERE b.x > 0"
@@ -42,7 +42,7 @@ def _drifted(request: dict[str, Any]) -> dict[str, Any]:
 
 def bodies(name: str, other: str) -> dict[str, Any]:
     """A right request for each endpoint, by its operation."""
-    request, mine, theirs = example(name), json.loads(_made(name)), json.loads(_made(other))
+    request, mine, theirs = {**example(name), "costs": Costs().model_dump()}, json.loads(_made(name)), json.loads(_made(other))
     steps = [{"productivity": 2.0, "unit_cost": 1.0, "operator": "a"}, {"productivity": 0.5, "operator": "b"}]
     return {
         "plan": request,

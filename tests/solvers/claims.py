@@ -20,11 +20,14 @@ from solvers.caches.global_caches import global_candidates
 from solvers.caches.select.branch_and_bound import branch_and_bound
 from solvers.common.deadline import Deadline
 from solvers.frontier import frontier
-from solvers.jtree.search import Problem
+from solvers.jtree.search import Problem, sorted_inputs
 from solvers.jtree.shape import tree_of_shape
+from solvers.jtree.tables.shapes import tree_asking
 from solvers.model.attributes import Attributes
+from solvers.model.cost import CostModel
 from solvers.model.point import Caps
 from solvers.model.sensitivity import headroom
+from solvers.model.tree import Tree
 from solvers.planner import plan, problem_of
 from tests.graphs import SHAPES, random_costs, random_graph
 from tests.solvers.brute_force import Tried, every_plan
@@ -80,7 +83,9 @@ def random_request(seed: int) -> PlanRequest:
         cpu=free.cost.cpu * tightness if rng.random() < 0.6 else None,
         memory_bytes=free.cost.memory_bytes * rng.choice((0.9, 1.0001, 1.2, 3.0)) if rng.random() < 0.6 else None,
     )
-    return request.model_copy(update={"resources": caps})
+    if rng.random() < 0.25:  # of searches that are cut off what they claim holds as well
+        options = options.model_copy(update={"time_limit": 1e-4})
+    return request.model_copy(update={"resources": caps, "options": options})
 
 
 def contradictions(request: PlanRequest) -> list[str]:
@@ -96,6 +101,7 @@ def contradictions(request: PlanRequest) -> list[str]:
     return [
         *_of_the_plan(request, problem, answer, trees, cached, along, others),
         *_of_the_frontier(problem, along, trees, cached, [answer, *others]),
+        *(claim for point in along.points for claim in _of_gaps(point.plan)),
     ]
 
 
@@ -140,6 +146,7 @@ def _of_the_plan(
     if (answer.proof is Proof.NONE) != (answer.bound is None) and request.objective is not Objective.MAX_HEADROOM:
         yield "has a bound without a proof, or a proof without a bound"
     yield from _of_the_tree(request, answer)
+    yield from _of_gaps(answer)
     if request.objective is Objective.MAX_HEADROOM:
         yield from _of_headroom(problem, answer, fitting, by_plans)
         return
@@ -171,11 +178,33 @@ def _of_the_tree(request: PlanRequest, answer: Plan) -> Iterator[str]:
             yield f"tree_bound {answer.tree_bound} is looser than that of all plans, {answer.bound}"
 
 
+def _of_gaps(answer: Plan) -> Iterator[str]:
+    """A gap below 1e-9 of a proven bound is `optimal`, and of nothing else (contract §3)."""
+    if not answer.qualified:
+        return
+    if answer.gap is not None and (answer.gap < CLOSE) != (answer.proof is Proof.OPTIMAL):
+        yield f"has a gap of {answer.gap} and is {answer.proof}"
+    if answer.caches or answer.tree_bound is None:
+        return
+    values = {Objective.MIN_CPU: answer.cost.cpu, Objective.MIN_MEMORY: answer.cost.memory_bytes, Objective.MAX_HEADROOM: answer.headroom}
+    value, high = values[answer.objective], answer.tree_bound
+    gap = math.inf if value is None else abs(value - high) / max(value, high, 1e-300)
+    if gap < CLOSE / 2 and answer.tree_proof is not Proof.OPTIMAL:
+        yield f"is {answer.tree_proof} of trees, within {gap} of the bound"
+
+
+def _tree(model: CostModel, tried: Tried) -> Tree:
+    shape = {sum(blocks): sorted_inputs(blocks) for blocks in tried.joins}
+    if not model.graph.tables:
+        return tree_of_shape(model, shape)
+    return tree_asking(model, shape, {whole: tuple(one for one in tried.asked if 1 << one[0] in inputs) for whole, inputs in shape.items()})
+
+
 def _of_headroom(problem: Problem, answer: Plan, fitting: list[Tried], others: list[Plan]) -> Iterator[str]:
     """Held against plans, and against trees by brute force: those that no other beats, and some of the rest."""
     model = problem.model
     some = [*undominated(fitting), *random.Random(len(fitting)).sample(fitting, min(HEADROOM_TRIALS, len(fitting)))]
-    rooms = [headroom(model.price(tree_of_shape(model, {sum(blocks): blocks for blocks in tree.joins})), model, problem.caps) for tree in some]
+    rooms = [headroom(model.price(_tree(model, tried)), model, problem.caps) for tried in some]
     of_trees = max((math.inf if room is None else room for room in rooms), default=0.0)
     if answer.tree_bound is not None and of_trees > answer.tree_bound * (1 + CLOSE):
         yield f"headroom's tree_bound {answer.tree_bound} is below {of_trees}"

@@ -7,10 +7,12 @@ import random
 
 import pytest
 
+from models.jtree import JtreeRequest
 from models.plan import Proof, Termination
-from models.request import CacheMode, Method, Objective, Options, PlanRequest
+from models.request import CacheMode, Method, Objective, Options, PlanRequest, Resources
 from solvers.common.deadline import Deadline
 from solvers.frontier import frontier
+from solvers.join_tree import solve_jtree
 from solvers.jtree.compiled.questions import Limits
 from solvers.jtree.exact import exact
 from solvers.jtree.partials import least_cpu_of_all
@@ -27,6 +29,31 @@ from tests.solvers.claims import contradictions, random_request
 @pytest.mark.parametrize("seed", range(40))
 def test_nothing_contradicts_a_plan_or_its_frontier(seed: int) -> None:
     assert contradictions(random_request(seed)) == []
+
+
+@pytest.mark.parametrize("seconds", [1e-4, 0.02, 10.0])
+@pytest.mark.parametrize("method", [method for method in Method if method is not Method.MJOIN])
+def test_a_bound_that_leaves_nothing_is_a_proof_whoever_found_it(method: Method, seconds: float) -> None:
+    """Chains whose streams keep nothing but their windows at best, so that the quick bound of the memory is reached."""
+    for n in (3, 30):
+        query = random_graph(random.Random(n), n, "chain", log_selectivity=(-4.0, -1.0))
+        for caches in (CacheMode.OFF, CacheMode.AUTO):
+            options = Options(method=method, caches=caches, time_limit=seconds)
+            made = plan(PlanRequest(query=query, objective=Objective.MIN_MEMORY, options=options))
+            assert (made.gap is not None and made.gap < 1e-9) == (made.proof is Proof.OPTIMAL)
+            if made.bound is not None and caches is CacheMode.OFF:
+                assert (made.tree_proof, made.tree_bound) == (made.proof, made.bound)
+        alone = solve_jtree(JtreeRequest(query=query, objective=Objective.MIN_MEMORY, method=method, time_limit=seconds))
+        assert (alone.gap is not None and alone.gap < 1e-9) == (alone.proof is Proof.OPTIMAL)
+
+
+def test_the_headroom_of_a_plan_at_its_bound_but_for_rounding_is_proven() -> None:
+    """What limits is the memory of the windows, which every plan keeps; the bound of it is found by halving, and is a little above."""
+    query = random_graph(random.Random(5), 9, "star", log_selectivity=(-4.0, -1.0))
+    windows = problem_of(PlanRequest(query=query)).model.leaves_bytes()
+    asked = {"query": query, "objective": Objective.MAX_HEADROOM, "resources": Resources(memory_bytes=2.5 * windows)}
+    made = plan(PlanRequest(options=Options(method=Method.ANYTIME, caches=CacheMode.OFF), **asked))
+    assert (made.proof, made.gap, made.bound) == (Proof.OPTIMAL, 0.0, made.headroom)
 
 
 def _with_caches_that_pay() -> PlanRequest:

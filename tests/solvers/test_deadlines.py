@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from models.plan import Plan, Termination
-from models.request import Method, Objective, Options, PlanRequest, Resources
+from models.request import CacheMode, Method, Objective, Options, PlanRequest, Resources
 from solvers import planner
 from solvers.allocation import in_plans as allocation
 from solvers.caches import claims
@@ -30,9 +30,11 @@ from solvers.jtree import shape as shapes
 from solvers.jtree.compiled import binary_tree as compiled
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.seeds import seeds
+from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.mjoin import mjoin
 from solvers.jtree.parts import affordable_sets
 from solvers.jtree.search import Found, Problem
+from solvers.jtree.state_removal import remove_states
 from solvers.jtree.table_sizes import HASTY_SETS, MAX_SETS
 from solvers.jtree.warm import warm
 from solvers.model.cost import CostModel
@@ -66,6 +68,34 @@ def test_without_time_the_plan_is_one_that_is_quick_to_write(shape: str, method:
     assert made.termination is Termination.TIME_LIMIT
     assert probes(made) <= 4 * STREAMS
     assert {name for operator in made.operators for name in operator.streams} == {stream.name for stream in made.query.streams}
+
+
+@pytest.mark.parametrize("method", [Method.EXACT, Method.STATE_REMOVAL, Method.TWO_LAYER, Method.CP_SAT, Method.ANYTIME])
+def test_time_is_kept_for_the_plan_at_hand_and_not_for_the_widest_there_is(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The join of all 200 streams would take a quarter of a second to write, more than there is; no plan that is met takes a tenth of that."""
+    warm()
+    for module in (deadlines, shapes):  # no time passes: a search that ends early does so for what it keeps
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    query = random_graph(random.Random(4), 200, "random", windows=(10.0, 60.0), log_selectivity=(-3.5, -2.0))
+    made = plan(PlanRequest(query=query, options=Options(method=method, time_limit=0.2, caches=CacheMode.OFF)))
+    assert made.termination is Termination.COMPLETE
+    assert probes(made) < 2000
+
+
+def test_a_walk_ends_where_the_next_plan_might_not_be_written_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (deadlines, shapes):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    problem = problem_of(asked("star", Method.STATE_REMOVAL))
+    ledger = Ledger(problem.model)
+    binary = shapes.shape_of(greedy_plan(problem.model))
+    writing = shapes.Writing.measured(problem, greedy_plan(problem.model))
+    walk = list(remove_states(ledger, binary, Deadline.after(1.0)))
+    enough = 1.001 * writing.seconds(walk[-1])
+    assert len(list(writing.passed(Deadline.after(enough), walk))) == len(walk)
+    short = list(writing.passed(Deadline.after(enough / 3), walk))
+    assert 1 < len(short) < len(walk)
+    assert all(writing.seconds(draft) < enough / 3 for draft in short[:-1]) and writing.seconds(short[-1]) >= enough / 3
+    assert writing.in_time(Deadline.after(enough / 3), short) == short[:-1]
 
 
 def test_with_time_enough_the_wide_plan_of_a_star_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 
+from models.method import Method
 from models.request import Objective, PlanRequest
-from solvers.common.errors import RangeError
+from solvers.common.errors import RangeError, in_range
 from solvers.planner import plan
 
 TINY, SMALL, LARGE, HUGE = 5e-324, 1e-300, 1e100, 1e300
@@ -70,3 +72,54 @@ def test_a_cap_whose_factor_on_the_rates_is_below_the_range_ends_in_a_plan() -> 
     document = {"query": {"streams": streams, "predicates": predicates}, "resources": {"cpu": 1.0, "memory_bytes": 1e-307}, "options": options}
     made = plan(PlanRequest.model_validate(document))
     assert not made.qualified and made.shortfall is not None
+
+
+def chain(n: int, seconds: float, selectivity: float = 1e-3) -> dict[str, Any]:
+    streams = [{"name": f"s{i}", "rate": 100, "window": {"seconds": seconds}} for i in range(n)]
+    return {"streams": streams, "predicates": [{"left": f"s{i}.k", "right": f"s{i + 1}.k", "selectivity": selectivity} for i in range(n - 1)]}
+
+
+def few_results() -> dict[str, Any]:
+    """Two of the three make a trillion tuples a second, whichever two; all three together hardly any."""
+    return {**chain(3, 1e8, 1.0), "observed": [{"streams": ["s0", "s1", "s2"], "selectivity": 1e-30}]}
+
+
+def with_table(access: dict[str, Any], rows: float = 1000.0, streams: int = 1) -> dict[str, Any]:
+    query = chain(streams, 60.0)
+    query["tables"] = [{"name": "t", "rows": rows, "access": [access if access["kind"] == "scan" else {"bound": ["id"], **access}]}]
+    query["predicates"].append({"left": "s0.t", "right": "t.id", "selectivity": 1e-3})
+    return query
+
+
+BEYOND = {
+    "an index that takes too long": (with_table({"kind": "index", "cpu": 1e-5, "seconds": 1e307}), {}, "/query/tables/0/access/0/seconds"),
+    "an index that takes too much": (with_table({"kind": "index", "cpu": 1e307}), {}, "/query/tables/0/access/0/cpu"),
+    "an index that a join takes too much of": (with_table({"kind": "index", "cpu": 1e306}, streams=3), {}, "/query/tables/0/access/0/cpu"),
+    "joining with many rows": (with_table({"kind": "scan"}, rows=1e200), {"join": 1e200}, "/costs/join"),
+    "joining long windows": (chain(2, 1e150, 1e-100), {"join": 1e290}, "/costs/join"),
+    "joins on the way": (few_results(), {"join": 1e300}, "/costs/join"),
+    "probing": (chain(3, 60.0), {"probe": 1e307}, "/costs/probe"),
+    "probing on the way": (few_results(), {"probe": 1e300}, "/costs/probe"),
+    "steps": (chain(3, 60.0), {"step": 1e308}, "/costs/step"),
+    "indexes": (chain(3, 60.0), {"insert": 1.7e308, "delete": 1.7e308}, "/costs/insert"),
+    "states": (chain(1, 60.0), {"append": 1e307, "insert": 1e300}, "/costs/append"),
+}
+
+
+@pytest.mark.parametrize("resources", [{}, {"cpu": 1.0, "memory_bytes": 1e5}], ids=["free", "capped"])
+@pytest.mark.parametrize("method", list(Method))
+@pytest.mark.parametrize("case", BEYOND)
+def test_a_cost_beyond_the_range_is_refused_by_its_name(case: str, method: Method, resources: dict[str, float]) -> None:
+    query, costs, pointer = BEYOND[case]
+    for objective in Objective:
+        if method is Method.CP_SAT and objective is Objective.MAX_HEADROOM:
+            continue
+        document = {"query": query, "costs": costs, "resources": resources, "objective": objective, "options": {"method": method}}
+        with pytest.raises(RangeError) as refused:
+            plan(PlanRequest.model_validate(document))
+        assert refused.value.pointer == pointer
+
+
+def test_a_sum_that_nobody_checked_is_refused() -> None:
+    with pytest.raises(RangeError, match="more than a double can hold: lower them"), in_range():
+        math.fsum([1.7e308, 1.7e308])

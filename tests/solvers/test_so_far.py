@@ -64,7 +64,7 @@ def test_what_an_anytime_search_has_told_of_beats_a_greedy_plan() -> None:
         greedy, made = plan_so_far(asked), plan_so_far(asked, heard(asked))
         assert made.cost.cpu <= greedy.cost.cpu * (1.0 + 1e-9)
         better += made.cost.cpu < greedy.cost.cpu
-        assert made.proof is Proof.BOUNDED and made.bound is not None and made.bound <= made.cost.cpu
+        assert made.proof is not Proof.NONE and made.bound is not None and made.bound <= made.cost.cpu
     assert better, "it is not the greedy plan that is written"
 
 

@@ -313,6 +313,32 @@ def test_the_integer_program_agrees_with_exact_search_on_tables() -> None:
         planned({**orders(options={"method": "cp_sat"}), "objective": "max_headroom", "resources": {"cpu": 1.0}})
 
 
+def test_a_plan_that_keeps_no_memory_at_all_is_proven_by_the_integer_program() -> None:
+    """One stream whose only partner is a table that is asked: neither of the two is kept."""
+    body = orders(objective="min_memory", options={"method": "cp_sat", "caches": "off"})
+    body["query"].update(tables=[{**body["query"]["tables"][0], "access": body["query"]["tables"][0]["access"][1:]}])
+    del body["query"]["predicates"][1]
+    made = planned(body)
+    assert (made.cost.memory_bytes, made.bound, made.proof) == (0.0, 0.0, Proof.OPTIMAL)
+
+
+@pytest.mark.parametrize("method", ["auto", "exact"])
+@pytest.mark.parametrize("cpu", [0.00119, 0.0008, 0.0025])
+@pytest.mark.parametrize("held", [99999.0, 100000.0, 200000.0])
+def test_a_plan_that_nothing_limits_has_no_headroom_and_no_bound_of_it(method: str, held: float, cpu: float) -> None:
+    """Kept, the table takes exactly the cap at any rates; asked, it is further below its cap at today's."""
+    index = {"kind": "index", "bound": ["id"], "cpu": cpu}
+    table = {"name": "t", "rows": 1000, "tuple_bytes": 100, "access": [{"kind": "scan"}, index]}
+    predicates = [{"left": "s.k", "right": "t.id", "selectivity": 0.001}]
+    query = {"streams": [{"name": "s", "rate": 29, "window": {"rows": 100}}], "tables": [table], "predicates": predicates}
+    nothing = dict.fromkeys(("join", "insert", "delete", "append", "probe", "scan"), 0.0)
+    resources = {"cpu": 0.1, "memory_bytes": held}
+    asked = {"objective": "max_headroom", "options": {"method": method, "caches": "off"}}
+    made = planned({"query": query, "costs": nothing, "resources": resources, **asked})
+    assert made.proof is Proof.OPTIMAL
+    assert (made.headroom, made.bound) == ((None, None) if held >= 1e5 else pytest.approx((0.1 / (29 * cpu),) * 2))
+
+
 def test_many_tables_are_planned_with_a_bound() -> None:
     streams = [{"name": f"s{i}", "rate": 100 + i, "window": {"seconds": 10}} for i in range(12)]
     access = [{"kind": "scan"}, {"kind": "index", "bound": ["id"], "cpu": 1e-5}]
@@ -324,6 +350,23 @@ def test_many_tables_are_planned_with_a_bound() -> None:
     assert made.qualified and made.proof is Proof.BOUNDED
     assert AccessKind.INDEX in {table.access for table in made.tables}, "all of them do not fit"
     assert_priced_alike(made)
+
+
+def test_a_replan_prices_a_running_plan_by_the_access_that_it_uses_wherever_that_is_listed_today() -> None:
+    body = orders(resources={"memory_bytes": 1e8})
+    scan, index = body["query"]["tables"][0]["access"]
+    body["query"]["tables"][0]["access"] = [index]
+    running = planned(body)
+    assert running.caches, "a change of their figures is a reason to price the plan as it was, too"
+    body["query"]["streams"][0]["rate"] = 4000
+    figures = set()
+    for today in ([scan, index], [index, scan], [index]):
+        body["query"]["tables"][0]["access"] = today
+        kept = replan(ReplanRequest.model_validate({"plan": running.model_dump(mode="json"), "request": body}))
+        assert "orders.rate is 4k, and the plan was made for 1k." in kept.reasons
+        assert ("What customers offers is another than when the plan was made." in kept.reasons) == (today != [index])
+        figures.add((kept.running.cpu, kept.kind))
+    assert len(figures) == 1
 
 
 def test_a_replan_sees_tables_grow_and_turns_from_keeping_to_asking() -> None:

@@ -31,7 +31,7 @@ from solvers.model.probe_order import Orders
 from solvers.model.staircase import undominated
 from solvers.model.tree import Asked
 
-__all__ = ["Way", "likely_orders", "likely_ways", "orders_of", "ways"]
+__all__ = ["Way", "can_bind", "likely_orders", "likely_ways", "orders_of", "ways"]
 
 MAX_INPUTS = 10  # of a join whose orders take a few milliseconds
 MAX_CHOICES = 64  # of accesses
@@ -179,9 +179,14 @@ class _Join:
         by_hash = sum(1 << k for k in bits(self.kept) if equal[k] & ~self.tables) | indexed
         return math.fsum(keeping(model.costs, by_hash >> k & 1 != 0, model.rate(self.blocks[k])) for k in bits(self.kept))
 
+    @property
+    def bound(self) -> bool:
+        """Whether every pipeline has an order that binds what is asked."""
+        return all(self.steps.get(1 << k) for k in range(len(self.blocks)) if not self.tables >> k & 1)
+
     def orders(self) -> Orders | None:
-        """The orders behind `together`; None where some pipeline cannot bind an index."""
-        if math.isinf(self.together[0]) and not all(self.steps.get(1 << k) for k in range(len(self.blocks)) if not self.tables >> k & 1):
+        """The orders behind `together`; None where some pipeline cannot bind an index, or all cost more than a double can hold."""
+        if math.isinf(self.together[0]):
             return None
         chosen = iter(self.together[2])
         orders: list[tuple[int, ...]] = []
@@ -207,6 +212,12 @@ def orders_of(model: CostModel, blocks: Sequence[int], asked: Asked) -> Orders |
     if _streams_alone(model, blocks):
         return (1,), (0,)
     return _join(model, blocks, asked).orders()
+
+
+def can_bind(model: CostModel, blocks: Sequence[int]) -> bool:
+    """Whether a join of so few inputs that all orders are tried can bind some choice of accesses, whatever that costs."""
+    choices = islice(product(*_offered(model, blocks, False)), MAX_CHOICES)
+    return len(blocks) <= MAX_INPUTS and any(_join(model, blocks, _asked(model, chosen)).bound for chosen in choices)
 
 
 def _offered(model: CostModel, blocks: Sequence[int], cpu_alone: bool) -> list[list[tuple[int, int]]]:

@@ -27,6 +27,7 @@ from solvers.jtree.claims import heuristic
 from solvers.jtree.compiled.questions import FRONTIER
 from solvers.jtree.lower_bound import relaxed_bound
 from solvers.jtree.search import ALL_TREES, Found, Problem, Search, Shape, shape_of, sorted_inputs, staircase
+from solvers.jtree.tables.joins import can_bind
 from solvers.jtree.tables.shapes import first_points, points_of
 from solvers.jtree.tables.solver import TableSolver
 from solvers.model.cost import CostModel
@@ -71,6 +72,8 @@ def _wide_shape(model: CostModel) -> Shape:
 def _mjoin(problem: Problem, deadline: Deadline) -> Found:
     points = points_of(problem.model, _wide_shape(problem.model), deadline)
     if not points:
+        if all(can_bind(problem.model, inputs) for inputs in _wide_shape(problem.model).values()):
+            raise problem.model.out_of_range()
         raise MethodError("no single join can bind every index: some pipelines reach a table before they have its key; use auto", "/options/method")
     return heuristic(problem, points, "mjoins", deadline, complete=not deadline.expired())
 

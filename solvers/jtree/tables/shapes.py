@@ -16,7 +16,7 @@ from solvers.model.point import Point, point_of
 from solvers.model.staircase import undominated
 from solvers.model.tree import Asked, Tree
 
-__all__ = ["first_points", "points_of"]
+__all__ = ["first_points", "points_of", "tree_asking"]
 
 MOST_POINTS = 16  # of one shape's trade-offs between accesses, spread evenly where there are more
 
@@ -34,10 +34,11 @@ def points_of(model: CostModel, shape: Shape, deadline: Deadline = NEVER) -> tup
         if len(sums) > MOST_POINTS:
             step = (len(sums) - 1) / (MOST_POINTS - 1)
             sums = [sums[math.floor(k * step)] for k in range(MOST_POINTS)]
-    return staircase(point_of(model, _tree(model, shape, dict(chosen))) for _, _, chosen in sums)
+    return staircase(point_of(model, tree_asking(model, shape, dict(chosen))) for _, _, chosen in sums)
 
 
-def _tree(model: CostModel, shape: Shape, asked: dict[int, Asked]) -> Tree:
+def tree_asking(model: CostModel, shape: Shape, asked: dict[int, Asked]) -> Tree:
+    """The join tree of this shape, in which every join asks these tables, with likely orders of its probes."""
     trees: dict[int, Tree] = {}
     root: Tree = 0
     for whole in sorted(shape, key=lambda mask: (mask.bit_count(), mask)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import socket
 import subprocess
 import sys
@@ -15,7 +16,9 @@ import pytest
 
 from app.commands import planning
 from app.commands.main import main
+from app.service.endpoints import ENDPOINTS
 from app.service.settings import Settings
+from app.service.worker import respond
 from models.plan import Frontier, Plan
 from tests.app.serving import EXAMPLES, ROOT, running
 
@@ -61,6 +64,35 @@ def test_what_a_server_refuses_is_said_with_its_pointers(service: httpx.Client, 
         code, out, err = output(capsys, "plan", str(request), *more)
         assert (code, out) == (2, "")
         assert "/query: the join of a, b has more tuples than a double can count" in err
+
+
+def test_numbers_that_leave_the_range_where_nobody_looked_are_refused_as_a_server_refuses_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def too_much(*_: object, **__: object) -> float:
+        return math.fsum([1.7e308, 1.7e308])
+
+    case = tmp_path / "cases" / "one"
+    case.mkdir(parents=True)
+    (case / "request.json").write_text(AUCTION.read_text())
+    monkeypatch.setattr("solvers.planner.search", too_much)
+    for arguments in (["plan", str(AUCTION)], ["explain", str(AUCTION)]):
+        code, out, err = output(capsys, *arguments)
+        assert (code, out) == (2, "")
+        assert err == "the numbers of the request multiply or add up to more than a double can hold: lower them\n"
+    plans = next(endpoint for endpoint in ENDPOINTS if endpoint.path == "/v1/plans")
+    reply = respond(plans, plans.load(), AUCTION.read_bytes(), 10.0, lambda *_: None)
+    assert reply.status == 422 and err.strip() in reply.body.decode()
+    code, _, err = output(capsys, "check", "--update", str(case.parent))
+    assert code == 2 and "more than a double can hold" in err
+
+
+def test_a_cost_beyond_the_range_is_one_line_of_refusal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    request = tmp_path / "dear.json"
+    request.write_text(json.dumps({**json.loads(AUCTION.read_text()), "costs": {"probe": 1e307}}))
+    code, out, err = output(capsys, "plan", str(request))
+    assert (code, out) == (2, "")
+    assert err == "/costs/probe: the cost probe, 1e+307, comes to more CPU than a double can hold: lower it\n"
 
 
 def test_no_server_is_bad_input_not_a_crash(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -123,9 +122,7 @@ def test_a_solve_past_its_time_is_answered_with_what_there_is_and_frees_its_work
     client, pool = service
     until(lambda: pool.ready and pool.busy == 0, "every worker was free")
     workers = {worker.process.pid for worker in pool._workers}
-    began = time.perf_counter()
     response = post(client, path, deed(name, time_limit=0.2))
-    assert time.perf_counter() - began > 0.5, "it has its time and more"
     assert response.status_code == 200 and response.json()["termination"] == "time_limit", response.text
     endpoint = next(endpoint for endpoint in ENDPOINTS if endpoint.path == path)
     endpoint.answer.model_validate_json(response.content)
