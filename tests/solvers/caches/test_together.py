@@ -23,6 +23,10 @@ from tests.graphs import random_graph
 MOST_ORDERS = 1_500  # of one join, all pipelines together
 
 
+class TooManyOrdersError(Exception):
+    """More than brute force goes through."""
+
+
 def request_of(seed: int, sizes: tuple[int, ...] = (3, 4, 4)) -> PlanRequest:
     """A graph whose values come often enough for caches to be of use, mostly."""
     rng = random.Random(seed)
@@ -65,7 +69,8 @@ def _join(problem: Problem, blocks: tuple[int, ...], mode: CacheMode, room: floa
     """The least CPU of one join over all orders and all caches that may stand together; where memory is short, with shares of theirs as well."""
     model, attributes = problem.model, problem.attributes
     ways = _orders(problem, blocks)
-    assert math.prod(map(len, ways)) <= MOST_ORDERS
+    if math.prod(map(len, ways)) > MOST_ORDERS:
+        raise TooManyOrdersError
     best = math.inf
     for orders in product(*ways):
         join = model.price_join(blocks, orders)
@@ -153,6 +158,22 @@ def test_the_best_plan_with_caches_is_found_and_proven(seed: int) -> None:
     made = plan(request)
     assert made.cost.cpu == pytest.approx(best, rel=1e-9)
     assert made.proof is Proof.OPTIMAL and made.gap is not None and made.gap < 1e-9
+
+
+def test_the_best_plan_of_five_streams_is_found_and_proven() -> None:
+    """Where brute force can go through all orders: in chains, and a few other graphs."""
+    met = 0
+    for seed in range(400, 440):
+        request = request_of(seed, (5,))
+        try:
+            best = least_of_every_plan(problem_of(request))
+        except TooManyOrdersError:
+            continue
+        made = plan(request)
+        assert made.cost.cpu == pytest.approx(best, rel=1e-9), seed
+        assert made.proof is Proof.OPTIMAL, seed
+        met += 1
+    assert met >= 8
 
 
 @pytest.mark.parametrize("seed", range(100, 110))
