@@ -6,14 +6,16 @@ import heapq
 import math
 import random
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from solvers.jtree.compiled.binary_tree import binary_splits, members_as_rows
-from solvers.jtree.compiled.blocks import empty_lists, few_of, least_shares, sort_lists, usable_sets
+from solvers.jtree.compiled.blocks import Blocks, block_room, empty_lists, few_of, least_shares, sort_lists, usable_sets
 from solvers.jtree.compiled.bounds import Bounds, bounds_of, code_excess, inside_and_outside, partial_results
+from solvers.jtree.compiled.climbing import FOREIGN
 from solvers.jtree.compiled.cost import Prices, rounded_down, weights_of
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.orders import plain_mjoins, wide_mjoin_excess
@@ -21,8 +23,20 @@ from solvers.jtree.compiled.questions import FRONTIER, FULL, LEAST_BYTES, LEAST_
 from solvers.jtree.compiled.regions import solve_region
 from solvers.jtree.compiled.seeds import ONE_DESCENT, ONE_PLAN, Seeds, seeds
 from solvers.jtree.compiled.staircase import dominated, lighter, room_for
-from solvers.jtree.compiled.staircases import at_once, begun, climbed, from_seeds, staircases
+from solvers.jtree.compiled.staircases import (
+    at_once,
+    begun,
+    climb,
+    climbed,
+    from_seeds,
+    joins_of,
+    may_be_kept,
+    room_to_climb,
+    staircases,
+    take_as_block,
+)
 from tests.solvers.compiled.cases import FEW_SETS, SHAPES, Case, a_case, assert_same_staircase, cases, close, divided, going_on
+from tests.solvers.compiled.searched import points_of, searched, within, without_seeds
 from tests.solvers.reference import Step, positions
 
 ROUNDED = 1.0 + 1e-9
@@ -32,27 +46,18 @@ KEPT = 12  # sets of fourteen streams that a cap on bytes leaves
 ROOM = 1 << 12
 
 
-def without_seeds(case: Case) -> Seeds:
-    none = np.empty(0)
-    return Seeds(none, none, np.empty(0, np.int64), np.empty((0, case.n), np.int64))
-
-
 def some_seeds(case: Case, expansions: int) -> Seeds:
     splits = binary_splits(case.sets, weights_of(case.model.costs), 1 << 40)
     return seeds(case.sets, case.prices, members_as_rows(splits, case.sets), expansions, going_on())
-
-
-def within(case: Case, goal: int = FRONTIER, cpu: float = math.inf, held: float = math.inf) -> Limits:
-    """Limits for caps on CPU and on bytes of inner states that no plan lies at."""
-    return Limits(goal, cpu - case.base, held, cpu - case.base, held, cpu, held, case.base, 0.0)
 
 
 def figures(case: Case, stairs: Stairs) -> list[Step]:
     return [(case.base + e, m) for e, m in zip(stairs.e.tolist(), stairs.m.tolist(), strict=True)]
 
 
-def rounding(case: Case) -> Step:
-    return 0.0, 4 * case.n * case.prices.grain_bytes
+def rounding(case: Case, part: bool = False) -> Step:
+    """What figures may be off by; CPU too where it is that of a part of the streams, which may cost far less than all do."""
+    return 4 * case.n * case.prices.grain if part else 0.0, 4 * case.n * case.prices.grain_bytes
 
 
 # Small ones
@@ -247,6 +252,22 @@ def test_least_shares_are_never_above_what_a_stream_costs_in_any_block() -> None
                 assert math.fsum(share[t, i] for i in positions(mask)) <= whole * ROUNDED
 
 
+def test_block_room_knows_of_streams_alone_what_they_cost_above_their_shares() -> None:
+    for _, case in cases(60, 3, 8, salt=73, fourteen=SHAPES):
+        bounds = bounds_of(case.sets, case.prices, going_on())
+        share = least_shares(case.sets, bounds, all_usable(case))
+        blocks: Blocks = block_room(case.sets, bounds, share)
+        for figure in (blocks.e, blocks.m, blocks.o, blocks.first, blocks.many):
+            assert figure.size == case.sets.mask.size and not figure.any()
+        assert np.array_equal(blocks.kept_e, bounds.kept_e) and np.array_equal(blocks.kept_m, bounds.kept_m)
+        assert np.array_equal(blocks.share, share)
+        first = case.sets.pace * bounds.ahead[:, 1]  # what a pipeline's first partial result costs at least
+        for i in range(case.n):
+            # A stream's share and what it costs above it are the stream alone.
+            assert close(share[1, i] + blocks.bound[i], first[i]) and blocks.bound[i] >= 0.0
+        assert not blocks.bound[case.n :].any()
+
+
 def test_empty_lists_and_sort_lists_hold_blocks_by_lowest_stream_and_size_and_bound() -> None:
     for rng, case in cases(60, 3, 9, salt=72, fourteen=SHAPES):
         lists, masks, width = empty_lists(case.sets, all_usable(case)), case.sets.mask.tolist(), case.n + 1
@@ -282,6 +303,201 @@ def test_from_seeds_and_usable_sets_begin_with_what_the_seeds_do_not_beat() -> N
         for s in range(case.n, case.sets.mask.size - 1):
             e, m = float(bounds.kept_e[s] + bounds.inside[s] + bounds.outside[s]), float(bounds.kept_m[s])
             assert usable[s] == (e <= limit_e and m <= limit_m and not dominated(frontier.e, frontier.m, frontier.o, count, e, m, 2))
+
+
+def test_room_to_climb_begins_with_the_seeds_within_the_limits_and_with_the_streams_as_blocks() -> None:
+    taken = left_out = 0
+    for rng, case in cases(60, 3, 8, salt=77, fourteen=FEW_SETS):
+        start, bounds = some_seeds(case, 3), bounds_of(case.sets, case.prices, going_on())
+        goal, room = rng.choice((FRONTIER, LEAST_CPU)), rng.choice((100, 1 << 16))
+        limits = within(case, goal, held=float(start.m.max()) * rng.choice((0.5, 2.0)))._replace(beam=rng.choice((0, 0, 2)))
+        made = room_to_climb(case.sets, case.prices, bounds, start, limits, going_on(), room)
+        kept = [(e, m, o) for e, m, o in zip(start.e.tolist(), start.m.tolist(), start.operators.tolist(), strict=True) if m <= limits.cap_m]
+        least = min((e for e, _, _ in kept), default=math.inf)
+        assert made.most.tolist() == [least if goal == LEAST_CPU else math.inf, limits.cap_m]
+        if goal == FRONTIER:
+            assert points_of(made.frontier, made.counts[0]) == kept
+        usable = usable_sets(bounds, few_of(case.sets, limits.beam), made.frontier, made.counts[0], float(made.most[0]), float(made.most[1]))
+        assert np.array_equal(made.usable, usable)
+        # All that is usable has its place in the lists; the streams have taken theirs.
+        assert made.lists.listed.size == made.inside.block.size == usable.sum()
+        assert (made.lists.end - made.lists.begin[: made.lists.end.size]).sum() == case.n
+        assert np.array_equal(made.blocks.share, least_shares(case.sets, bounds, usable))
+        assert made.points.e.size == room and made.stair.here.e.size == made.frontier.e.size == min(room, 1 << 15)
+        assert made.stair.limits == limits
+        taken, left_out = taken + len(kept), left_out + int(usable.size - 1 - usable.sum())
+    assert taken > 60 and left_out > 200
+
+
+def test_may_be_kept_rules_out_no_set_of_a_plan_that_beats_the_seeds() -> None:
+    ruled_out = kept = 0
+    for rng, case in cases(120, 4, 8, salt=78):
+        bounds = bounds_of(case.sets, case.prices, going_on())
+        every = at_once(case.sets, case.prices, without_seeds(case), within(case), going_on(), ROOM)
+        plans = as_seeds(case.sets, without_seeds(case), every)
+        # Some seeds are other plans, and some are of the best, so that the others are just not beaten by them.
+        start = some_seeds(case, ONE_PLAN)
+        if rng.random() < 0.5:
+            some = sorted(rng.sample(range(plans.e.size), plans.e.size // 2))
+            start = Seeds(plans.e[some], plans.m[some], plans.operators[some], plans.members[some])
+        limits = within(case, rng.choice((FRONTIER, LEAST_CPU)), held=rng.choice((math.inf, rng.choice(plans.m.tolist()))))
+        room = room_to_climb(case.sets, case.prices, bounds, start, limits, going_on(), ROOM)
+        said = {v: may_be_kept(case.prices, bounds, room, v) for v in range(case.n, len(case.masks) - 1)}
+        front = room.frontier
+        for e, m, o, members in zip(plans.e.tolist(), plans.m.tolist(), plans.operators.tolist(), plans.members.tolist(), strict=True):
+            if e <= room.most[0] and m <= room.most[1] and not dominated(front.e, front.m, front.o, room.counts[0], e, m, o):
+                inner = [case.place(case.named(mask)) for mask in members[1:] if mask]
+                assert all(said[v] for v in inner)
+                kept += len(inner)
+        ruled_out += sum(not may for may in said.values())
+    assert ruled_out > 500 and kept > 100, (ruled_out, kept)
+
+
+def test_may_be_kept_rules_out_a_set_where_its_bounds_are_beaten_and_nowhere_else() -> None:
+    """A plan that keeps a set has two operators at least, and a plan that keeps nothing else as few bytes as that."""
+    said = {True: 0, False: 0}
+    for rng, case in cases(60, 4, 8, salt=98):
+        bounds = bounds_of(case.sets, case.prices, going_on())
+        room = room_to_climb(case.sets, case.prices, bounds, without_seeds(case), within(case), going_on(), 10)
+        for v in rng.sample(range(case.n, len(case.masks) - 1), min(6, len(case.masks) - 1 - case.n)):
+            e = rounded_down(float(bounds.kept_e[v] + bounds.outside[v]), case.prices.grain) + float(bounds.inside[v])
+            m = float(bounds.kept_m[v])
+            for by_e, by_m, operators in product((-1, 0, 1), (-1, 0, 1), (2, 3)):
+                seed = e * (1.0 + 1e-6 * by_e) + 1e-9 * by_e, m * (1.0 + 1e-6 * by_m) + 1e-9 * by_m
+                room.frontier.e[0], room.frontier.m[0], room.frontier.o[0], room.counts[0] = *seed, operators, 1
+                beaten = by_e <= 0 and by_m <= 0 and (by_e < 0 or by_m < 0 or operators == 2)
+                assert may_be_kept(case.prices, bounds, room, v) != beaten
+                said[not beaten] += 1
+            room.counts[0] = 0
+            for by_e, by_m in product((-1, 1), (-1, 1)):
+                room.most[:] = e * (1.0 + 1e-6 * by_e) + 1e-9 * by_e, m * (1.0 + 1e-6 * by_m) + 1e-9 * by_m
+                assert may_be_kept(case.prices, bounds, room, v) == (by_e > 0 and by_m > 0)
+            room.most[:] = math.inf
+    assert min(said.values()) > 500
+
+
+def test_may_be_kept_begins_the_staircase_of_the_set_with_what_is_left_to_it() -> None:
+    begun_with_some = 0
+    for _, case in cases(60, 3, 8, salt=79):
+        bounds, start = bounds_of(case.sets, case.prices, going_on()), some_seeds(case, 3)
+        room = room_to_climb(case.sets, case.prices, bounds, start, within(case, held=2.0 * float(start.m.max()) + 1.0), going_on(), ROOM)
+        for v in range(case.n, len(case.masks) - 1):
+            if not may_be_kept(case.prices, bounds, room, v):
+                continue
+            # Every plan that keeps it spends this much on keeping it and on the joins above it.
+            e = rounded_down(float(bounds.kept_e[v] + bounds.outside[v]), case.prices.grain)
+            count = room.stair.counts[0]
+            found = points_of(room.stair.here, count)
+            less = [(own_e - e, own_m - bounds.kept_m[v], own_o - 1) for own_e, own_m, own_o in points_of(room.frontier, room.counts[0])]
+            assert found and found == less[-count:]
+            assert room.stair.most.tolist() == [math.inf, room.most[1] - bounds.kept_m[v]]
+            begun_with_some += count > 1
+    assert begun_with_some > 20
+
+
+def test_joins_of_puts_the_plans_of_a_set_that_no_other_beats() -> None:
+    most = 0
+    for rng, case in cases(90, 3, 7, salt=74):
+        search, reference = searched(case), case.reference
+        for v in {rng.randrange(case.n, len(case.masks)), len(case.masks) - 1}:
+            search.begin()
+            assert joins_of(case.sets, case.prices, search.bounds, search.room, v) == 0
+            leaves = [1 << i for i in positions(case.masks[v])]
+            found = points_of(search.room.stair.here, search.room.stair.counts[0])
+            paid = case.paid(leaves)
+            assert_same_staircase([(paid + e, m) for e, m, _ in found], reference.staircase(leaves), rounding(case, True))
+            most = max(most, len(found))
+    assert most > 10
+
+
+def test_joins_of_ends_where_it_is_told_to() -> None:
+    case = a_case(random.Random(3), 7, "clique")
+    search = searched(case)
+    search.begin()
+    search.room.walk.stop[0] = 1
+    assert joins_of(case.sets, case.prices, search.bounds, search.room, len(case.masks) - 1) == STOPPED
+
+
+def test_take_as_block_makes_the_least_figures_and_a_bound_of_the_points_of_its_own() -> None:
+    above = 0
+    for rng, case in cases(90, 4, 8, salt=75):
+        bounds = bounds_of(case.sets, case.prices, going_on())
+        room = room_to_climb(case.sets, case.prices, bounds, without_seeds(case), within(case), going_on(), 100)
+        listed, taken = {s: s < case.n for s in range(len(case.masks))}, 0
+        for v in rng.sample(range(case.n, len(case.masks) - 1), min(5, len(case.masks) - 1 - case.n)):
+            count, joins = rng.randint(1, 6), case.masks[v].bit_count() - 1
+            points = [(bounds.inside[v] + k, 20.0 - 2.0 * k, rng.randint(1, joins), rng.choice((FOREIGN, 7 + k))) for k in range(count)]
+            for k, point in enumerate(points):
+                here = room.stair.here
+                here.e[k], here.m[k], here.o[k], here.row[k] = point
+            room.stair.counts[0] = count
+            own = [point for point in points if point[3] != FOREIGN]
+            assert take_as_block(case.sets, bounds.ahead, room, v)
+            blocks, first = room.blocks, taken
+            taken += len(own)
+            assert (blocks.first[v], blocks.many[v]) == (first, len(own)) and room.points.counts[0] == taken
+            rows = zip(*(figure[first:taken].tolist() for figure in room.points[:5] if isinstance(figure, np.ndarray)), strict=True)
+            assert list(rows) == [(*point, v) for point in own]
+            if not own:
+                continue
+            listed[v] = True
+            assert blocks.e[v] == min(e for e, _, _, _ in own) + bounds.kept_e[v]
+            assert blocks.m[v] == min(m for _, m, _, _ in own) + bounds.kept_m[v]
+            assert blocks.o[v] == min(o for _, _, o, _ in own)
+            # In an mjoin it costs its own plan and a first partial result: its bound is that without its streams' shares.
+            shares = math.fsum(blocks.share[1, i] for i in positions(int(case.sets.mask[v])))
+            whole = blocks.e[v] + case.sets.pace[v] * bounds.ahead[v, 1]
+            if whole < math.inf:
+                assert close(blocks.bound[v], max(0.0, whole - shares), whole)
+                above += blocks.bound[v] > 1e-6 * whole
+        lists, width = room.lists, case.n + 1
+        for s, mask in enumerate(case.sets.mask.tolist()[:-1]):
+            g = positions(mask)[0] * width + mask.bit_count()
+            assert (s in lists.listed[lists.begin[g] : lists.end[g]].tolist()) == listed[s]
+    assert above > 50
+
+
+def test_take_as_block_says_when_there_is_no_room_for_its_points() -> None:
+    case = a_case(random.Random(4), 6, "chain")
+    bounds = bounds_of(case.sets, case.prices, going_on())
+    for room in (4, 5):
+        made = room_to_climb(case.sets, case.prices, bounds, without_seeds(case), within(case), going_on(), room)
+        made.stair.here.e[:3], made.stair.here.m[:3] = (1.0, 2.0, 3.0), (3.0, 2.0, 1.0)
+        made.stair.here.o[:3], made.stair.here.row[:3], made.stair.counts[0] = 1, 0, 3
+        made.points.counts[0] = 2
+        assert take_as_block(case.sets, bounds.ahead, made, case.n) == (room == 5)
+        assert made.points.counts[0] == made.blocks.many[case.n] + 2 == room * 3 - 10  # 2 where there was no room, else 5
+
+
+def test_climb_makes_the_staircase_of_every_set_and_the_frontier_of_the_last() -> None:
+    for _, case in cases(60, 2, 6, salt=76):
+        search = searched(case)
+        room, points, last = search.room, search.room.points, len(case.masks) - 1
+        for v in range(case.n, last + 1):
+            leaves = [1 << i for i in positions(case.masks[v])]
+            paid, first = case.paid(leaves), int(room.blocks.first[v])
+            own = slice(first, first + int(room.blocks.many[v]))
+            es, ms = (points.e[own], points.m[own]) if v < last else (room.frontier.e[: room.counts[0]], room.frontier.m[: room.counts[0]])
+            found = [(paid + e, m) for e, m in zip(es.tolist(), ms.tolist(), strict=True)]
+            assert_same_staircase(found, case.reference.staircase(leaves), rounding(case, True))
+        lists = room.lists
+        assert sorted(lists.listed.tolist()) == list(range(last))
+        for g, end in enumerate(lists.end[:-1].tolist()):
+            assert end == lists.begin[g + 1]
+            bound = room.blocks.bound[lists.listed[lists.begin[g] : end]]
+            assert np.array_equal(bound, np.sort(bound))
+
+
+def test_climb_ends_before_the_first_set_that_it_is_not_to_look_at() -> None:
+    case = a_case(random.Random(5), 6, "cycle")
+    bounds, stop = bounds_of(case.sets, case.prices, going_on()), going_on()
+    room = room_to_climb(case.sets, case.prices, bounds, without_seeds(case), within(case), stop, ROOM)
+    stop[0] = 1
+    assert climb(case.sets, case.prices, bounds, room, stop) == STOPPED
+    assert not room.blocks.many.any()
+    stop[0] = 0
+    assert climb(case.sets, case.prices, bounds, room, stop) == 0
+    assert stop[1] == len(case.masks) - 1  # how far it is
 
 
 def assert_answers(rng: random.Random, case: Case, wanted: list[Step], start: Seeds, most: float = math.inf) -> None:
