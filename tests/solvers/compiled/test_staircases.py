@@ -37,7 +37,7 @@ from solvers.jtree.compiled.staircases import (
 )
 from tests.solvers.compiled.cases import FEW_SETS, SHAPES, Case, a_case, assert_same_staircase, cases, close, divided, going_on
 from tests.solvers.compiled.searched import points_of, searched, within, without_seeds
-from tests.solvers.reference import Step, positions
+from tests.solvers.reference import Step, positions, steps
 
 ROUNDED = 1.0 + 1e-9
 LARGEST = (("chain", 14), ("cycle", 11), ("star", 9), ("snowflake", 11), ("random", 9), ("clique", 7))
@@ -408,6 +408,29 @@ def test_joins_of_puts_the_plans_of_a_set_that_no_other_beats() -> None:
             assert_same_staircase([(paid + e, m) for e, m, _ in found], reference.staircase(leaves), rounding(case, True))
             most = max(most, len(found))
     assert most > 10
+
+
+def test_joins_of_puts_nothing_above_the_limits_or_that_the_points_before_beat() -> None:
+    left_out = 0
+    for rng, case in cases(90, 3, 6, salt=99):
+        search = searched(case)
+        v = rng.randrange(case.n, len(case.masks))
+        leaves = [1 << i for i in positions(case.masks[v])]
+        every, paid = case.reference.staircase(leaves), case.paid(leaves)
+        # Neither a limit nor a point that is as good as a plan: there rounding decides.
+        cpu = rng.choice((math.inf, rng.choice(every)[0] * rng.choice((0.999, 1.001))))
+        held = rng.choice((math.inf, (rng.choice(every)[1] + 1.0) * rng.choice((0.999, 1.001))))
+        before = [
+            (e * rng.choice((0.999, 1.001)), m + rng.choice((-1e-3, 1e-3)) * (m + 1.0)) for e, m in rng.sample(every, rng.randint(0, len(every)))
+        ]
+        before = [(e, m) for e, m in before if e <= cpu and m <= held]
+        search.begin(cpu - paid, held, [(e - paid, m, 1) for e, m in before])
+        assert joins_of(case.sets, case.prices, search.bounds, search.room, v) == 0
+        found = [(paid + e, m) for e, m, _ in points_of(search.room.stair.here, search.room.stair.counts[0])]
+        wanted = steps([*before, *((e, m) for e, m in every if e <= cpu and m <= held)])
+        assert_same_staircase(found, wanted, rounding(case, True))
+        left_out += len(set(every) - set(wanted))
+    assert left_out > 50
 
 
 def test_joins_of_ends_where_it_is_told_to() -> None:
