@@ -212,7 +212,7 @@ def starts(sets: Sets, ahead: Floats, blocks: Blocks, inside: Inside, walk: Walk
 @inlined
 def fits(sets: Sets, prices: Prices, ahead: Floats, blocks: Blocks, inside: Inside, walk: Walk, place: int) -> float:
     """Place the block that is listed there; all that is known of the mjoin by then: how many partial results there are at least, the last of them,
-    and of blocks with all their neighbours placed the first. What it costs at least, infinity where this partition comes with another first block.
+    and of blocks with all their neighbours placed the first. Returns what it costs at least.
     """
     depth, block, lack, lacks = walk.at[DEPTH], inside.block[place], walk.known[LACK], inside.lack[place]
     rest = walk.left[depth] & ~sets.mask[block]
