@@ -101,8 +101,8 @@ class Notes:
     """Per route the order of probes that the cell has chosen (see `routing`)…"""
     probed: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     """… and what it has measured."""
-    caches: dict[str, list[str]] = field(default_factory=dict)
-    """Per cache the names of its keys and of its rows on the shelf: caches are no state, and empty where the shelf has lost them."""
+    cached: dict[str, list[Piece]] = field(default_factory=dict)
+    """Per cache its pieces on the shelf (see `entries`): caches are no state, and empty where the shelf has lost one."""
     heard: dict[str, list[int | None]] = field(default_factory=dict)
     """Where streams may be idle: per stream its latest event time, of all cells, and the time of the batch in which it last had a row."""
     passed: int | None = None
@@ -117,8 +117,10 @@ class Notes:
         if value is None:
             return cls()
         found = json.loads(expanded(value))
+        found.pop("caches", None)  # as earlier versions noted them: what they held is made anew
+        cached = {key: [Piece.read(noted) for noted in pieces] for key, pieces in found.get("cached", {}).items()}
         building = {key: Begun(**begun) for key, begun in found["building"].items()}
-        return cls(**found | {"pieces": [Piece.read(noted) for noted in found["pieces"]], "building": building})
+        return cls(**found | {"pieces": [Piece.read(noted) for noted in found["pieces"]], "cached": cached, "building": building})
 
     def written(self) -> bytes:
         names = (
@@ -131,7 +133,6 @@ class Notes:
             "latest",
             "orders",
             "probed",
-            "caches",
             "heard",
             "passed",
             "tables",
@@ -139,6 +140,7 @@ class Notes:
         )
         found: dict[str, Any] = {name: getattr(self, name) for name in names}
         found["building"] = {key: asdict(begun) for key, begun in self.building.items()}
+        found["cached"] = {key: [piece.noted() for piece in pieces] for key, pieces in self.cached.items()}
         return compressed(json.dumps(found | {"pieces": [piece.noted() for piece in self.pieces]}).encode())
 
     def holding(self, watermark: int) -> int:
@@ -225,7 +227,7 @@ class State:
         self.store, self.notes, self.windows = store, notes, windows
         self.modules = {module.key: module for module in modules}
         self.traffic = Traffic()
-        store.shelf.tidy({piece.name for piece in notes.pieces} | {name for names in notes.caches.values() for name in names})
+        store.shelf.tidy({piece.name for piece in notes.pieces} | {piece.name for pieces in notes.cached.values() for piece in pieces})
         self.drop_dead(watermark)
         self.old: dict[str, list[Part]] = {key: [] for key in self.modules}
         self.new: dict[str, list[Part]] = {key: [] for key in self.modules}

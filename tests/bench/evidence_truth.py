@@ -36,13 +36,11 @@ WHY = (
     "`without steps` leaves out what a batch costs at each probe step without a row (`costs.step`, calibrated for batches of this length and states "
     "of "
     f"{BATCHES.pieces:.3g} pieces each), `pieces counted` has in its place the pieces that each state has by its own window, and what a batch costs "
-    "whatever the plan. `caches gone over` adds what the price does not have: the operator looks through a cache in every batch and writes it anew, "
-    "all "
-    "of it, whatever was asked. Rows held say whether sizes are what is wrong; what is left is CPU per tuple. One thing is known of the operator "
-    "that "
-    "the contract does not have: within a batch inputs are worked off one after the other, and a later one finds rows that are newer than its own, "
-    "so "
-    "that its pipeline makes more partial results than the contract's share, and an earlier one's less."
+    "whatever the plan. `caches gone over` adds what the price does not have: a constant in every batch for each row and key that a cache holds, "
+    "whatever was asked: pieces of a cache are merged, and one that is full is written anew. Rows held say whether sizes are what is wrong; what is "
+    "left is CPU per tuple. One thing is known of the operator that the contract does not have: within a batch inputs are worked off one after the "
+    "other, and a later one finds rows that are newer than its own, so that its pipeline makes more partial results than the contract's share, and "
+    "an earlier one's less."
 )
 Price = Callable[[Measured], float]
 OWN, WITHOUT, COUNTED, OVER = "as priced", "without steps", "pieces counted", "caches gone over"
@@ -278,7 +276,7 @@ def _caches(found: Sequence[QueryRuns], unseen: Sequence[QueryRuns], each: float
         f"their price. With it their median error is {error(others, 0.5):.0%} instead of {errors(found, 0.0)}, the constant fitted to the other "
         f"queries "
         f"each time{tested}; {ranks}. It is no part of the price that planning goes by: paper 1's formulas charge for what is looked up and what "
-        "changes, and a column-wise cache that were kept in pieces, as states are, would not cost this."
+        "changes."
     )
 
 
