@@ -191,6 +191,7 @@ class _Batch:
             "routes": self.tally.noted(),
             **held,
             "caches": caches,
+            "keeping": self.state.spent,
             "asked": self.tables.noted(self.state),
             "results": self.made,
             "work": work,

@@ -10,7 +10,9 @@ elsewhere, finds the notes as they were.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -227,6 +229,8 @@ class State:
         self.store, self.notes, self.windows = store, notes, windows
         self.modules = {module.key: module for module in modules}
         self.traffic = Traffic()
+        self.spent: dict[str, float] = {}
+        """Per module the CPU seconds that keeping its rows took, indexes left out: probes make those, and count them."""
         store.shelf.tidy({piece.name for piece in notes.pieces} | {piece.name for pieces in notes.cached.values() for piece in pieces})
         self.drop_dead(watermark)
         self.old: dict[str, list[Part]] = {key: [] for key in self.modules}
@@ -269,12 +273,23 @@ class State:
 
     def add(self, key: str, rows: pl.DataFrame) -> None:
         """New rows of a module. `close` it when all have been added."""
-        pending = self._pending.setdefault(key, [])
-        pending.append(rows[["hi", "mx", "h", *self.modules[key].columns, *self.windows.controls[3:]]])
-        if sum(frame.estimated_size() for frame in pending) >= PIECE_BYTES:
-            self.close(key)
+        with self._spending(key):
+            pending = self._pending.setdefault(key, [])
+            pending.append(rows[["hi", "mx", "h", *self.modules[key].columns, *self.windows.controls[3:]]])
+            if sum(frame.estimated_size() for frame in pending) >= PIECE_BYTES:
+                self._close(key)
 
     def close(self, key: str) -> None:
+        with self._spending(key):
+            self._close(key)
+
+    @contextmanager
+    def _spending(self, key: str) -> Iterator[None]:
+        began = time.process_time()
+        yield
+        self.spent[key] = self.spent.get(key, 0.0) + time.process_time() - began
+
+    def _close(self, key: str) -> None:
         rows = stacked(self._pending.pop(key, ()))
         if rows is None:
             return
@@ -303,13 +318,15 @@ class State:
     def keep(self, watermark: int) -> None:
         """Write what was added, merge what is due, and drop what is dead under `watermark`, the lowest that the next batch can have."""
         for module, number, part in self._unsaved:
-            self._save(module, number, part, watermark)
+            with self._spending(module.key):
+                self._save(module, number, part, watermark)
         self.drop_dead(watermark)
         budget = MERGED_BYTES
         modules = list(self.modules.values())
         turn = self.notes.batch % max(1, len(modules))
         for module in (*modules[turn:], *modules[:turn]):
-            budget -= self._merge(module, watermark, budget)
+            with self._spending(module.key):
+                budget -= self._merge(module, watermark, budget)
         value = self.notes.written()
         self.traffic.notes += len(value)
         self.store.put(META, value)

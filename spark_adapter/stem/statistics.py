@@ -77,6 +77,8 @@ class _Figures:
     steps: dict[Place, Counts] = field(default_factory=dict)
     caches: dict[str, list[int]] = field(default_factory=dict)
     """Key → hits, misses."""
+    keeping: dict[str, float] = field(default_factory=dict)
+    """Key of a module → CPU seconds that keeping its rows took."""
     cpu: dict[str, float] = field(default_factory=dict)
     frequent: Frequent = field(default_factory=Frequent)
     results: int = 0
@@ -105,8 +107,9 @@ class _Figures:
             asked[1] += seen["misses"]
         for table, figures in note.get("asked", {}).items():
             self.asked[table] = [before + now for before, now in zip(self.asked.get(table, (0, 0, 0, 0.0)), figures, strict=True)]
-        for part, seconds in note.get("cpu", {}).items():
-            self.cpu[part] = self.cpu.get(part, 0.0) + seconds
+        for spent, noted in ((self.cpu, "cpu"), (self.keeping, "keeping")):
+            for part, seconds in note.get(noted, {}).items():
+                spent[part] = spent.get(part, 0.0) + seconds
         self.results += note.get("results", 0)
         self.work += sum(note.get("work", {}).values())
         self.restored += note.get("worker", {}).get("restored", 0)
@@ -143,11 +146,12 @@ class _Held:
         if "worker" in note:
             self.workers[cell] = note["worker"]
 
-    def kept(self) -> list[dict[str, Any]]:
+    def kept(self, keeping: Mapping[str, float]) -> list[dict[str, Any]]:
         found = []
         for name, key in self.modules.items():
             sizes = [states[name] for states in self.states.values() if name in states]
-            found.append({"state": name, "streams": key.split("+"), "rows": sum(rows for rows, _ in sizes), "bytes": sum(size for _, size in sizes)})
+            held = {"rows": sum(rows for rows, _ in sizes), "bytes": sum(size for _, size in sizes)}
+            found.append({"state": name, "streams": key.split("+"), **held, "cpu_seconds": keeping.get(key, 0.0)})
         return found
 
     def cached(self, asked: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
@@ -270,7 +274,7 @@ class Measured:
             "building": plan != in_force,
             "streams": [arrived.said(stream.name) for stream in self.query.streams if (arrived := figures.streams.get(stream.name)) is not None],
             "steps": [_said_of(place, step) for place, step in figures.steps.items()],
-            "states": self._held.kept(),
+            "states": self._held.kept(figures.keeping),
             "caches": self._held.cached(figures.caches),
             "asked": [dict(zip(ASKED, (table, *found), strict=True)) for table, found in sorted(figures.asked.items())],
             "results": figures.results,

@@ -88,7 +88,8 @@ RULE = (
 
 @dataclass(frozen=True)
 class ByOperator:
-    """One operator of a plan: CPU seconds a second of its probe steps that no cache answers, and rows of what it keeps, a batch added to windows."""
+    """One operator of a plan: CPU seconds a second of its probe steps that no cache answers and of keeping what its inputs bring, and rows of what it
+    keeps itself, a batch added to windows."""
 
     streams: int
     predicted: float
@@ -296,7 +297,10 @@ def _by_operator(plan: Plan, steps: Mapping[tuple[str, str, int], tuple[float, f
         kept = (
             (operator.state_tuples + operator.rate * BATCH, sum(held[operator.id] for held in rows) / len(rows)) if operator.materialized else (0, 0)
         )
-        yield ByOperator(len(operator.streams), sum(p for p, _ in own), sum(m for _, m in own), *map(float, kept))
+        keeping = [state["cpu_seconds"] for batch in lines for state in batch["states"] if state["state"] in operator.inputs]
+        predicted = sum(p for p, _ in own) + sum(state.cpu for state in operator.states)
+        measured = sum(m for _, m in own) + sum(keeping) / (len(lines) * BATCH)
+        yield ByOperator(len(operator.streams), predicted, measured, *map(float, kept))
 
 
 def cached_rows(plan: Plan) -> float:

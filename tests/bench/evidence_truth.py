@@ -186,9 +186,8 @@ def findings(data: Mapping[str, Any]) -> Findings:
     notes = [RULE, TRIED, _why_not(found, own.rank), *([_caches(found, unseen, each, by, new)] if cached else []), WHY]
     if operators:
         notes.append(
-            "By operator: CPU of its probe steps alone, since what keeping states takes is counted for all of them together; rows that it keeps, a "
-            "batch "
-            "added to every window."
+            "By operator: CPU of its probe steps that no cache answers, and of keeping what its inputs bring; what a batch takes besides, such as "
+            "reading what came, is of no operator. Rows that it keeps, a batch added to every window."
         )
     return Findings(
         claims,

@@ -20,6 +20,7 @@ from models.plan import Plan
 from spark_adapter.stem import entries, pieces, probes, shelf, state
 from spark_adapter.stem.program import META
 from spark_adapter.stem.state import Notes
+from spark_adapter.stem.statistics import Measured
 from tests.spark_adapter.cells import SECOND, Batch, Case, Cells, Memory, by_definition, cases, plans, steady
 from tests.spark_adapter.plans import make_plan, make_query
 
@@ -209,3 +210,16 @@ def test_results_of_a_hot_key_leave_in_slices_of_bounded_size() -> None:
         cells = Cells(plan)
         assert cells.work_off({"r": rows, "s": rows}, -1).total() == 300 * 300
     assert max(cells.slices) <= 2 * 1_000
+
+
+def test_what_keeping_takes_is_said_for_each_state_and_is_part_of_the_whole() -> None:
+    plan = make_plan(CHAIN, [["r", "s"], "t"])
+    batches = steady(CHAIN, seconds=10, per_second=20, values=5)
+    cells, measured = Cells(plan), Measured(plan.query)
+    for batch, watermark in batches:
+        cells.work_off(batch, watermark)
+        line = measured.add([cells.outcomes[-1].statistics])
+        assert all(state["cpu_seconds"] > 0.0 for state in line["states"])
+    whole = measured.summary()
+    assert [state["state"] for state in whole["states"]] == ["r", "s", "t", "join-1"]
+    assert sum(state["cpu_seconds"] for state in whole["states"]) < sum(whole["cpu_seconds"].values())
