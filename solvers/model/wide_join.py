@@ -115,6 +115,7 @@ class WideTerms(Sequence[Term]):
         self.layout, self.hashed, self.kept, self.steps = layout, hashed, kept, steps
         self.probing, self.joining, self.scanning = values
         self._listed: tuple[Term, ...] | None = None
+        self._by_degree: dict[tuple[int, tuple[float, ...]], list[tuple[int, float]]] = {}
 
     def __len__(self) -> int:
         return sum(int(np.count_nonzero(values)) for values in (self.probing, self.joining, self.scanning, self.kept, self.steps))
@@ -150,7 +151,13 @@ class WideTerms(Sequence[Term]):
 
     def by_degree(self, rows: int, shares: Sequence[float]) -> list[tuple[int, float]]:
         """(degree, sum of values): a term is proportional to that power of a common factor on all rates. `shares`: by input how much of its
-        arrivals windows of `rows` make up, which rise by one power more."""
+        arrivals windows of `rows` make up, which rise by one power more. Worked out once: the objective, shortfall and plan ask for it."""
+        key = rows, tuple(shares)
+        if key not in self._by_degree:
+            self._by_degree[key] = self._summed_by_degree(rows, shares)
+        return self._by_degree[key]
+
+    def _summed_by_degree(self, rows: int, shares: Sequence[float]) -> list[tuple[int, float]]:
         layout = self.layout
         counts = np.array([(block & ~rows).bit_count() for block in layout.blocks])
         after = counts[:, None] + np.cumsum(counts[layout.targets], axis=1)
@@ -187,7 +194,7 @@ class WideTerms(Sequence[Term]):
 
 def _summed(degrees: NDArray[np.int64], values: Floats) -> list[tuple[int, float]]:
     """The exact sum of the values of each degree."""
-    order = degrees.argsort(kind="stable")
+    order = degrees.astype(np.uint16).argsort(kind="stable")  # of small numbers a sort that looks at digits
     ends = np.cumsum(np.bincount(degrees)).tolist()
     listed = values[order].tolist()
     return [(degree, math.fsum(listed[start:end])) for degree, (start, end) in enumerate(pairwise([0, *ends])) if start < end]
@@ -294,7 +301,7 @@ class _Figures:
 
     @cached_property
     def predicates(self) -> list[list[list[int]]]:
-        """By pipeline and step the predicates that it checks, in the order of the query: steps that are the same in several pipelines share a list."""
+        """By pipeline and step the predicates that it checks, in the order of the query: pipelines that have a step in common share its list."""
         layout = self.layout
         numbers = layout.across.astype(object)  # one object each: a clique's steps list each of its predicates 200 times
         found: list[list[list[int]]] = [[] for _ in layout.blocks]
@@ -333,7 +340,8 @@ class WideProbes(Sequence[PricedProbe]):
         return iter(self[:])
 
     def fields(self) -> Iterator[tuple[Any, ...]]:
-        """The fields of every probe in the order of `PricedProbe`, for those who need no more. Probes that check the same predicates may share a list of them."""
+        """The fields of every probe in the order of `PricedProbe`, for those who need no more. Probes of several pipelines may share a list of
+        predicates."""
         return self._figures.steps(self._k)
 
     def cpu(self) -> float:
