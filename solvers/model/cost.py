@@ -23,7 +23,7 @@ from typing import NamedTuple
 from models.request import Costs
 from solvers.common.errors import BindError, RangeError
 from solvers.model.graph import SMALL, JoinGraph, Offer, bits
-from solvers.model.operations import keeping, least_keeping, least_steps, scanning, stepping, times, total
+from solvers.model.operations import exact_sum, keeping, least_keeping, least_steps, scanning, stepping, times, total
 from solvers.model.tree import Asked, Join, Tree, joins, leaf_mask
 
 __all__ = [
@@ -124,17 +124,6 @@ class PricedTree:
     @property
     def terms(self) -> list[Term]:
         return [*(term for join in self.joins for term in join.terms), *self.adjustments]
-
-
-def _exact_sum(values: list[float]) -> tuple[float, ...]:
-    """A few numbers with exactly the same sum: the sum as a double, then the rest as a double, until no rest is left."""
-    parts: list[float] = []
-    rest = total(values)
-    while rest and math.isfinite(rest):
-        parts.append(rest)
-        values.append(-rest)
-        rest = total(values)
-    return (*parts, rest) if rest else tuple(parts)
 
 
 class CostModel:
@@ -298,7 +287,7 @@ class CostModel:
             states.append(PricedState(indexed[k], kept))
         if steps := stepping(costs, sum(map(len, orders))):
             terms.append(Term(steps, 0, 0))
-        exact = _exact_sum([term.value for term in terms])
+        exact = exact_sum([term.value for term in terms])
         return PricedJoin(
             tuple(blocks),
             tuple([tuple(order) for order in orders]),
