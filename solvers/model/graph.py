@@ -368,6 +368,10 @@ class JoinGraph:
         """How many probes the widest plan has: one join of all streams of each part."""
         return sum(part.bit_count() * (part.bit_count() - 1) for part in self.components)
 
+    def widest(self) -> tuple[int, int, int, int]:
+        """What the widest plan takes to write (`Deadline.before_writing`): its probes, the predicates that they list, its joins, all predicates."""
+        return self.most_probes(), self.most_listed(), 1, len(self.edges)
+
     def most_listed(self) -> int:
         """How many predicates its probes list at most: every pipeline of a join lists all predicates between its inputs."""
         return max(part.bit_count() for part in self.components) * len(self.edges)
