@@ -82,6 +82,8 @@ def select_states(ledger: Ledger, until: Callable[[Draft], Deadline]) -> Iterato
 def state_selection(problem: Problem, deadline: Deadline) -> Found:
     """Paper 3's state-selection."""
     ledger, caps = Ledger(problem.model), problem.caps
+    if (late := deadline.before_writing(*problem.model.graph.widest())).expired():  # no time for any plan but the one that the walk begins with
+        return heuristic(problem, priced(problem, ledger, [draft_of(ledger, mjoin_shape(ledger))], late), SPACE, late)
     writing = Writing.measured(problem, greedy_plan(problem.model))
     passed: list[Draft] = []
     for draft in select_states(ledger, lambda newest: writing.before(deadline, newest)):

@@ -75,7 +75,10 @@ class Layout:
         across = ((left != right) & (left >= 0) & (right >= 0)).nonzero()[0]
         inside = ((left == right) & (left >= 0)).nonzero()[0]
         narrow = places.astype(np.uint8)
-        steps = np.maximum(narrow[:, left[across]], narrow[:, right[across]])
+        ends = left[across], right[across]
+        steps = np.empty((m, len(across)), np.uint8)
+        for places_of_one, row in zip(narrow, steps, strict=True):
+            np.maximum(places_of_one.take(ends[0]), places_of_one.take(ends[1]), out=row)
         checked = np.empty(steps.shape, np.uint16 if len(across) <= np.iinfo(np.uint16).max else np.uint32)
         starts, each = np.zeros((m, m - 1), np.int64), np.arange(1, m, dtype=np.uint8)
         alike = _alike(targets)
@@ -343,6 +346,11 @@ class WideProbes(Sequence[PricedProbe]):
         """The fields of every probe in the order of `PricedProbe`, for those who need no more. Probes of several pipelines may share a list of
         predicates."""
         return self._figures.steps(self._k)
+
+    def sum_of_all(self) -> float:
+        """Of the figures of all probes: finite where all of them are, unless it overflows itself."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(sum(values[self._k].sum() for values in (self._figures.arriving, self._figures.produced, self._figures.cpu)))
 
     def cpu(self) -> float:
         """Of all probes."""
