@@ -20,10 +20,9 @@ from solvers.caches.in_plans import cached_frontier
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.common.tolerances import ROUNDED
 from solvers.jtree.lower_bound import memory_lower_bound
-from solvers.jtree.search import Found, Problem, spread
+from solvers.jtree.search import Found, Problem, before_writing, spread
 from solvers.model.point import Point
 from solvers.model.staircase import undominated
-from solvers.model.tree import probes_of
 from solvers.plan.builder import build_plan
 from solvers.plan.outcome import Outcome, proven, value_of
 from solvers.planner import begin, problem_of, search
@@ -53,7 +52,7 @@ def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
     problem = problem_of(request)
     begin(problem, progress)
     found = _search(problem, deadline.share(SEARCHING))
-    caching = deadline.before_writing(2 * probes_of(found.best.tree), 0).share(CACHING)
+    caching = before_writing(problem, found.best, deadline).share(CACHING)
     steps = _with_caches(problem, found, caching)
     termination = caching.termination(found.termination)
     written: dict[int, FrontierPoint] = {}
@@ -64,12 +63,13 @@ def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
         progress.found(points)
         progress.doing(f"writing {len(points)} plans")
         for place in spread(len(points), first):
-            if written and deadline.before_writing(2 * probes_of(steps[place].point.tree), 0).expired():
+            writing = before_writing(problem, steps[place].point, deadline)
+            if written and writing.expired():
                 termination = deadline.termination()
                 break
             progress.stopped()  # raises AbandonedError where nobody wants the rest any more
             step = steps[place]
-            made = build_plan(problem, _outcome(problem, found, step, deadline if place == first else None))
+            made = build_plan(problem, _outcome(problem, found, step, writing if place == first else None))
             if place == first:
                 progress.ended(made)
             written[place] = FrontierPoint(cpu=step.point.cpu, memory_bytes=step.point.memory_bytes, plan=made)

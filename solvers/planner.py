@@ -12,12 +12,11 @@ from solvers.caches.claims import Least, can_exist, least_of_all, no_cache_pays
 from solvers.caches.in_plans import WORTH, Known, caches_in_plans, chosen_together, least_of_small_graphs
 from solvers.common.deadline import NOBODY, Deadline, Progress
 from solvers.jtree.registry import run
-from solvers.jtree.search import Found, Problem
+from solvers.jtree.search import Found, Problem, before_writing
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
 from solvers.model.point import Caps
 from solvers.model.ranges import check_range
-from solvers.model.tree import joins, probes_of
 from solvers.plan.builder import build_plan
 from solvers.plan.outcome import Outcome, allocated, chosen, proven
 
@@ -33,7 +32,7 @@ def plan(request: PlanRequest, progress: Progress = NOBODY) -> Plan:
     problem = problem_of(request)
     begin(problem, progress)
     outcome = best(problem, deadline)
-    outcome = proven(problem, outcome, _before_writing(problem, outcome.tree, deadline))
+    outcome = proven(problem, outcome, before_writing(problem, outcome.tree.best, deadline))
     made = build_plan(problem, outcome)
     progress.ended(made)
     return made
@@ -47,7 +46,7 @@ def best(problem: Problem, deadline: Deadline, known: Known | None = None) -> Ou
     tree = search(problem, deadline.share(TREE_SHARE) if _bound_takes_long(problem) else deadline)
     deadline.progress.found((tree.best,))
     deadline.progress.doing("choosing caches")
-    choosing = _before_writing(problem, tree, deadline)
+    choosing = before_writing(problem, tree.best, deadline)
     cached, least = _with_caches(problem, tree, choosing, known)
     caches_tried = can_exist(problem.model, problem.options.caches)
     ended = Termination.TIME_LIMIT if least and least.cut and tree.termination is Termination.COMPLETE else tree.termination
@@ -84,13 +83,6 @@ def _with_caches(problem: Problem, tree: Found, deadline: Deadline, known: Known
     if joint is not None and problem.caps.admit(tree.best) and not no_cache_pays(problem, tree, least.cpu):
         least = least.or_more(least_of_small_graphs(problem, cached.point.cpu if cached else tree.best.cpu, deadline))
     return cached, least
-
-
-def _before_writing(problem: Problem, tree: Found, deadline: Deadline) -> Deadline:
-    """When the plan has to be written down. Where nothing fits, what may probe is written down as well, probe by probe."""
-    times, nodes = 1 if problem.caps.admit(tree.best) else 2, list(joins(tree.best.tree))
-    listed = max((len(node.inputs) for node in nodes), default=0) * len(problem.model.graph.edges)  # every pipeline of a join lists its predicates
-    return deadline.before_writing(times * probes_of(tree.best.tree), listed, times * len(nodes))
 
 
 def problem_of(request: PlanRequest) -> Problem:

@@ -43,8 +43,10 @@ def global_candidates(
                 segment = pipelines.after[k][last + 1] & ~pipelines.after[k][first]
                 if segment in obeying:
                     continue
-                for _, kept in closed:
-                    if segment & ~kept == 0 and (made := candidate(model, attributes, pipelines, k, first, last, kept)) is not None:
+                for kept in (mask for _, mask in closed if segment & ~mask == 0):
+                    if deadline.expired():
+                        break
+                    if (made := candidate(model, attributes, pipelines, k, first, last, kept)) is not None:
                         found.append(made)
                         break
     return sorted(found, key=lambda c: (c.pipeline, c.first, c.last))

@@ -33,6 +33,7 @@ from solvers.common.deadline import Deadline
 from solvers.jtree.choice import overload
 from solvers.jtree.search import Found, Problem, make_join
 from solvers.model.cost import CostModel, PricedTree
+from solvers.model.operations import exact_sum
 from solvers.model.point import Caps, Point
 from solvers.model.probe_order import Orders
 from solvers.model.sensitivity import headroom
@@ -336,8 +337,10 @@ def _together(programs: list[Program], free: float) -> Program:
 def _least_memory(program: Program, choice: tuple[int, ...], cpu: float) -> tuple[int, ...]:
     """The choice with less memory: groups are left out, the one of most bytes first, wherever the cost stays within `cpu` without them."""
     groups = sorted({program.candidates[i].group for i in choice}, key=lambda g: -max(program.candidates[i].memory_bytes for i in program.members[g]))
+    parts = exact_sum(program.parts(choice))  # a wide join has 39,800 operators: they are added up once
     for group in groups:
-        rest = tuple(i for i in choice if program.candidates[i].group != group)
-        if program.cost(rest) <= cpu:
-            choice = rest
+        members = [i for i in choice if program.candidates[i].group == group]
+        without = exact_sum([*parts, *program.parts_beyond(members, group)])
+        if (without[0] if without else 0.0) <= cpu:
+            parts, choice = without, tuple(i for i in choice if i not in members)
     return choice

@@ -28,13 +28,14 @@ __all__ = ["NEVER", "NOBODY", "AbandonedError", "Deadline", "Progress", "seconds
 TICK = 0.02  # seconds between two looks at a deadline while compiled code runs: costs a thousandth of a core, and a stop is noticed at once
 
 SECONDS_PER_PROBE = 7e-6  # to write a plan down, on the machine at hand: 0.27 s for the 40,000 probes of one join of 200 streams
-SECONDS_PER_LISTED = 9e-8  # the same for a predicate that a probe lists: 0.36 s more where each of them is joined with every other
+SECONDS_PER_LISTED = 5e-8  # the same for a predicate that a probe lists: 0.2 s more where each of them is joined with every other
+SECONDS_PER_PREDICATE = 2e-6  # of the query, however few probes list it: its sizes are multiplied, and where it may lie is said
 SECONDS_PER_JOIN = 1.5e-4  # the same for a join itself, with its validity and its reasons
 
 
-def seconds_to_write(probes: int, listed: int, joins: int) -> float:
-    """How long it usually takes to write down a plan of so many probes and joins, whose probes list so many predicates."""
-    return SECONDS_PER_PROBE * probes + SECONDS_PER_LISTED * listed + SECONDS_PER_JOIN * joins
+def seconds_to_write(probes: int, listed: int, joins: int, predicates: int) -> float:
+    """How long it usually takes to write down a plan of so many probes and joins for so many predicates, whose probes list so many of them."""
+    return SECONDS_PER_PROBE * probes + SECONDS_PER_LISTED * listed + SECONDS_PER_JOIN * joins + SECONDS_PER_PREDICATE * predicates
 
 
 class AbandonedError(Exception):
@@ -116,9 +117,9 @@ class Deadline:
         """A deadline this many seconds before this one."""
         return replace(self, at=self.at - seconds)
 
-    def before_writing(self, probes: int, listed: int, joins: int = 1) -> Deadline:
-        """The moment at which a plan of so many probes and joins has to be written down, whose probes list so many predicates."""
-        return self.earlier(seconds_to_write(probes, listed, joins))
+    def before_writing(self, probes: int, listed: int, joins: int, predicates: int) -> Deadline:
+        """The moment at which a plan of so many probes and joins for so many predicates has to be written down, whose probes list so many of them."""
+        return self.earlier(seconds_to_write(probes, listed, joins, predicates))
 
     @contextmanager
     def watched(self, strike: Callable[[], object], tick: Callable[[], object] = lambda: None) -> Iterator[None]:

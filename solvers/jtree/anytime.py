@@ -322,8 +322,9 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     drafts = [draft_of(ledger, shape_of(first))]
     progress.drafted(drafts[0].cpu, drafts[0].memory_bytes, drafts[0].shape)
     writing = Writing.measured(problem, first)
-    searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
-    if not writing.before(deadline, drafts[0]).expired():
+    searching = writing.before(deadline, drafts[0])
+    if not searching.expired():
+        searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
         # Without the CPU cap, or the walks would end at the first plan that fits.
         drafts += walk_two_layers(replace(problem, caps=Caps(memory_bytes=problem.caps.memory_bytes)), ledger, searching)
     search = _Search(problem, ledger, searching)

@@ -139,13 +139,16 @@ def _staircase_of_binary_trees(model: CostModel, component: int, caps: Caps, dea
 def bjtree(problem: Problem, deadline: Deadline) -> Found:
     """The best binary tree by the problem's objective within its caps."""
     model, caps = problem.model, problem.caps
+    n, predicates = len(model.graph), len(model.graph.edges)
+    deadline = deadline.before_writing(2 * n, 2 * predicates, n, predicates)
 
     def least(by_memory: bool) -> tuple[Point, bool]:
         parts = [best_binary_tree(model, component, deadline, by_memory) for component in model.graph.components]
         return point_of(model, join_components(model, [tree for tree, _ in parts])), all(exact for _, exact in parts)
 
     cheapest, exact_cpu = least(by_memory=False)
-    if problem.objective is Objective.MIN_CPU and caps.admit(cheapest):
+    found = problem.objective is Objective.MIN_CPU and caps.admit(cheapest)
+    if found or (deadline.expired() and not exact_cpu):  # a good tree of the least memory would take as long again
         return _claimed(problem, [cheapest], exact_cpu, deadline)
     smallest, exact_memory = least(by_memory=True)
     points = [cheapest, smallest]

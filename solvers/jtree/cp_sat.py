@@ -30,13 +30,13 @@ from solvers.common.tolerances import ROUNDED, ROUNDING
 from solvers.jtree.choice import choose, objective_value
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.lower_bound import relaxed_bound
-from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
-from solvers.jtree.shape import priced, sorted_inputs, tree_of, with_root
-from solvers.jtree.two_layer import walk_two_layers
+from solvers.jtree.search import ALL_TREES, Found, Problem, before_writing, staircase
+from solvers.jtree.shape import sorted_inputs, tree_of, with_root
+from solvers.jtree.two_layer import points_of_two_layers
 from solvers.model.connected import connected_sets, partitions
 from solvers.model.graph import bits
 from solvers.model.point import Caps, Point, point_of
-from solvers.model.tree import Asked, Tree, joins, leaf_mask, probes_of
+from solvers.model.tree import Asked, Tree, joins, leaf_mask
 
 __all__ = ["MAX_SPLITS", "Program", "Split", "cp_sat", "refuse_headroom", "solved"]
 
@@ -191,10 +191,8 @@ def cp_sat(problem: Problem, deadline: Deadline) -> Found:
     """The best join tree by the integer program."""
     refuse_headroom(problem)
     ledger = Ledger(problem.model)
-    graph = problem.model.graph
-    walking = deadline.before_writing(graph.most_probes(), graph.most_listed())
-    start = priced(problem, ledger, walk_two_layers(problem, ledger, walking), walking)
-    deadline = deadline.before_writing(probes_of(choose(problem, start).tree), graph.most_listed())
+    start, _ = points_of_two_layers(problem, ledger, deadline)
+    deadline = before_writing(problem, choose(problem, start), deadline)
     if len(problem.model.graph) < 3:
         best = choose(problem, start)
         return Found(best, staircase(start), Proof.OPTIMAL, objective_value(problem, best), ALL_TREES)

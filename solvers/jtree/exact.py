@@ -43,7 +43,7 @@ FIRST_SHARE = 0.1  # of the time, for a good plan to have where the search does 
 
 def frontier_search(problem: Problem, deadline: Deadline) -> Found:
     """Every trade-off within the caps that is worth having; none, with `lacking`, where nothing fits."""
-    until, deadline = deadline, deadline.before_writing(problem.model.graph.most_probes(), problem.model.graph.most_listed())
+    until, deadline = deadline, deadline.before_writing(*problem.model.graph.widest())
     solver = solver_for(problem.model, deadline)
     if not solver.fits:
         found = _beyond(problem, until)  # what it proves is about its best plan alone
@@ -66,7 +66,7 @@ def frontier_search(problem: Problem, deadline: Deadline) -> Found:
 def exact(problem: Problem, deadline: Deadline) -> Found:
     """The best plan of all join trees within the caps, or the proof that there is none and what it would take."""
     # Which plan will have to be written is known when all connected sets have been searched; anytime search keeps time for those it has met.
-    until, deadline = deadline, deadline.before_writing(problem.model.graph.most_probes(), problem.model.graph.most_listed())
+    until, deadline = deadline, deadline.before_writing(*problem.model.graph.widest())
     if (found := star(problem, deadline)) is not None:
         return found
     first: Found | None = None

@@ -41,4 +41,4 @@ def best_over_linear_orders(ledger: Ledger, component: int, deadline: Deadline, 
         shape = shape_of(tree)
         return math.fsum(map(ledger.state_bytes, shape)) if by_memory else excess_of(ledger, shape)
 
-    return min(trees, key=cost)
+    return min(trees, key=cost) if len(trees) > 1 else trees[0]

@@ -35,7 +35,8 @@ def mjoin_tree(model: CostModel, component: int, deadline: Deadline = NEVER) -> 
 
 def mjoin(problem: Problem, deadline: Deadline) -> Found:
     """The plain mjoin. A wide one takes longer to price and write than to order, so only a part of the time is for the orders."""
-    model, writing = problem.model, deadline.before_writing(2 * problem.model.graph.most_probes(), problem.model.graph.most_listed())
+    model, (probes, *rest) = problem.model, problem.model.graph.widest()
+    writing = deadline.before_writing(2 * probes, *rest)
     ordering = writing.share(ORDERING)
     parts = [mjoin_tree(model, component, ordering) for component in model.graph.components]
     best = point_of(model, join_components(model, [tree for tree, _ in parts]))

@@ -19,7 +19,7 @@ from solvers.model.cost import CostModel
 from solvers.model.graph import freshness_of
 from solvers.model.point import NO_CAPS, Caps, Point
 from solvers.model.staircase import undominated
-from solvers.model.tree import Asked, Join, Tree, joins, leaf_mask
+from solvers.model.tree import Asked, Join, Tree, joins, leaf_mask, probes_of
 
 __all__ = [
     "ALL_TREES",
@@ -28,6 +28,7 @@ __all__ = [
     "Problem",
     "Search",
     "Shape",
+    "before_writing",
     "both",
     "make_join",
     "shape_of",
@@ -123,6 +124,13 @@ BOTH = ((1,), (0,))
 Search = Callable[[Problem, Deadline], Found]
 Shape = dict[int, tuple[int, ...]]
 """A join tree but for its probe orders: for every join its set of streams and the sets of its inputs, by their lowest streams."""
+
+
+def before_writing(problem: Problem, plan: Point, deadline: Deadline) -> Deadline:
+    """When the plan has to be written down. Where it does not fit, what may probe is written down as well, probe by probe."""
+    times, nodes, predicates = 1 if problem.caps.admit(plan) else 2, list(joins(plan.tree)), len(problem.model.graph.edges)
+    listed = max((len(node.inputs) for node in nodes), default=0) * predicates  # every pipeline of a join lists its predicates
+    return deadline.before_writing(times * probes_of(plan.tree), listed, times * len(nodes), predicates)
 
 
 def structure_key(tree: Tree) -> tuple[int, tuple[object, ...]]:

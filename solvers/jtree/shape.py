@@ -83,13 +83,13 @@ class Writing:
                 for node in some:
                     model.price_join([leaf_mask(child) for child in node.inputs], node.orders)
             took.append(time.monotonic() - began)
-        usual = PRICING * seconds_to_write(2 * len(some), 0, len(some))
+        usual = PRICING * seconds_to_write(2 * len(some), 0, len(some), 0)
         return cls(max(1.0, min(took) / usual) if some else 1.0, len(model.graph.edges), problem.caps)
 
     def seconds(self, draft: Draft) -> float:
         widths = list(map(len, draft.shape.values()))
         probes, listed = sum(width * (width - 1) for width in widths), max(widths, default=0) * self.edges
-        usual = seconds_to_write(probes, listed, len(widths))
+        usual = seconds_to_write(probes, listed, len(widths), self.edges)
         fits = draft.cpu <= self.caps.cpu and draft.memory_bytes <= self.caps.memory_bytes
         return self.slowness * usual * (1.0 if fits else 2.0)  # where nothing fits, who may probe how much is written down as well
 

@@ -14,7 +14,7 @@ component's join is a top join.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED
@@ -52,13 +52,14 @@ def optimize(ledger: Ledger, shape: Shape, pair: Edge) -> tuple[float, tuple[int
     return best
 
 
-def select_states(ledger: Ledger, deadline: Deadline) -> Iterator[Draft]:
-    """Every plan on the way from the mjoin, the mjoin first, each with less CPU than the one before."""
+def select_states(ledger: Ledger, until: Callable[[Draft], Deadline]) -> Iterator[Draft]:
+    """Every plan on the way from the mjoin, the mjoin first, each with less CPU than the one before. `until` says how long to go on from a plan."""
     work = 0
     shape = mjoin_shape(ledger)
     tops = [component for component in ledger.model.graph.components if component in shape]
-    yield draft_of(ledger, shape)
-    while not deadline.expired():
+    draft = draft_of(ledger, shape)
+    yield draft
+    while not (deadline := until(draft)).expired():
         edges = [edge for top in tops if len(shape[top]) > 2 for edge in ranked_edges(ledger, top, shape[top])]
         for _, top, pair in sorted(edges):
             work += len(shape[top]) ** 3
@@ -71,7 +72,8 @@ def select_states(ledger: Ledger, deadline: Deadline) -> Iterator[Draft]:
             if ledger.join(outer)[0] + excess + ledger.kept(joined) < before:
                 shape = {mask: parts for mask, parts in shape.items() if mask not in dissolved}
                 shape[joined], shape[top] = inputs, outer
-                yield draft_of(ledger, shape)
+                draft = draft_of(ledger, shape)
+                yield draft
                 break
         else:
             return
@@ -80,11 +82,13 @@ def select_states(ledger: Ledger, deadline: Deadline) -> Iterator[Draft]:
 def state_selection(problem: Problem, deadline: Deadline) -> Found:
     """Paper 3's state-selection."""
     ledger, caps = Ledger(problem.model), problem.caps
+    if (late := deadline.before_writing(*problem.model.graph.widest())).expired():  # no time for any plan but the one that the walk begins with
+        return heuristic(problem, priced(problem, ledger, [draft_of(ledger, mjoin_shape(ledger))], late), SPACE, late)
     writing = Writing.measured(problem, greedy_plan(problem.model))
-    searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
     passed: list[Draft] = []
-    for draft in select_states(ledger, searching):
+    for draft in select_states(ledger, lambda newest: writing.before(deadline, newest)):
         passed.append(draft)
         if draft.memory_bytes > caps.memory_bytes * ROUNDED or draft.cpu <= caps.cpu < float("inf"):
             break
-    return heuristic(problem, priced(problem, ledger, writing.in_time(deadline, passed), searching), SPACE, searching)
+    searching = writing.before(deadline, passed[-1])
+    return heuristic(problem, priced(problem, ledger, writing.in_time(deadline, passed, passed[-1]), searching), SPACE, searching)

@@ -25,8 +25,9 @@ from solvers.jtree.search import Found, Problem, Shape
 from solvers.jtree.shape import Draft, Writing, draft_of, mjoin_shape, priced
 from solvers.jtree.state_removal import binary_shape, enough_removed, remove_states
 from solvers.jtree.state_selection import select_states
+from solvers.model.point import Point
 
-__all__ = ["two_layer", "walk_two_layers"]
+__all__ = ["points_of_two_layers", "two_layer", "walk_two_layers"]
 
 SPACE = "the join trees that the two-layer framework passes"
 
@@ -47,7 +48,8 @@ def walk_two_layers(problem: Problem, ledger: Ledger, deadline: Deadline, removi
     passed.append(draft_of(ledger, binary))
     if qualified(passed[-1]):
         return passed
-    for draft in select_states(ledger, deadline.share(0.5)):
+    half = deadline.share(0.5)
+    for draft in select_states(ledger, lambda _: half):
         passed.append(draft)
         if qualified(draft):
             return passed
@@ -61,9 +63,8 @@ def walk_two_layers(problem: Problem, ledger: Ledger, deadline: Deadline, removi
     return passed + removed
 
 
-def two_layer(problem: Problem, deadline: Deadline) -> Found:
-    """Paper 3's two-layer framework."""
-    ledger = Ledger(problem.model)
+def points_of_two_layers(problem: Problem, ledger: Ledger, deadline: Deadline) -> tuple[tuple[Point, ...], Deadline]:
+    """The best of the plans that the framework passes, priced, and when the last of them has to be written down."""
     writing = Writing.measured(problem, greedy_plan(problem.model))
     searching = writing.before(deadline, draft_of(ledger, mjoin_shape(ledger)))
 
@@ -72,4 +73,10 @@ def two_layer(problem: Problem, deadline: Deadline) -> Found:
 
     passed = walk_two_layers(problem, ledger, searching, removing)
     searching = writing.before(deadline, passed[-1])
-    return heuristic(problem, priced(problem, ledger, writing.in_time(deadline, passed, passed[-1]), searching), SPACE, searching)
+    return priced(problem, ledger, writing.in_time(deadline, passed, passed[-1]), searching), searching
+
+
+def two_layer(problem: Problem, deadline: Deadline) -> Found:
+    """Paper 3's two-layer framework."""
+    points, searching = points_of_two_layers(problem, Ledger(problem.model), deadline)
+    return heuristic(problem, points, SPACE, searching)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from models.request import Costs
 from solvers.common.errors import BindError, RangeError
 from solvers.model.graph import SMALL, JoinGraph, Offer, bits
-from solvers.model.operations import keeping, least_keeping, least_steps, scanning, stepping, times, total
+from solvers.model.operations import exact_sum, keeping, least_keeping, least_steps, scanning, stepping, times, total
 from solvers.model.tree import Asked, Join, Tree, joins, leaf_mask
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 
+RECENT = 3  # prices of whole plans that are remembered: a wide join's take up to 20 MB
 WIDE = 16  # inputs of a join in a large graph from which its figures are computed over arrays
 DEAR = 1.0  # CPU-seconds a tuple: no cost above this was ever measured, so where figures are out of range such a cost is named before sizes are
 
@@ -125,17 +126,6 @@ class PricedTree:
         return [*(term for join in self.joins for term in join.terms), *self.adjustments]
 
 
-def _exact_sum(values: list[float]) -> tuple[float, ...]:
-    """A few numbers with exactly the same sum: the sum as a double, then the rest as a double, until no rest is left."""
-    parts: list[float] = []
-    rest = total(values)
-    while rest and math.isfinite(rest):
-        parts.append(rest)
-        values.append(-rest)
-        rest = total(values)
-    return (*parts, rest) if rest else tuple(parts)
-
-
 class CostModel:
     """The figures of one join graph under one set of cost constants; those of a set of streams are computed once."""
 
@@ -149,7 +139,7 @@ class CostModel:
         self._per_second: dict[int, float] = {}
         self._bytes: dict[int, float] = {}
         self._state_bytes: dict[int, float] = {}
-        self._last: PricedTree | None = None
+        self._recent: list[PricedTree] = []
         self._small = len(graph) <= SMALL
         self._known_sizes: dict[int, float] = {}
         self._known_joins: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...], Asked], PricedJoin] = {}
@@ -247,14 +237,15 @@ class CostModel:
         indexed = [False] * len(blocks)
         indexes = {1 << table: graph.offers[table][place] for table, place in asked} if asked else {}
         terms: list[Term] = []
-        pipelines = []
+        pipelines: list[PricedPipeline] = []
         for k, order in enumerate(orders):
             own = visited = blocks[k]
             arriving, per_second = rates[k], self.per_second(own)
             probes = []
             for target in order:
                 block = blocks[target]
-                predicates = graph.between(visited, block)
+                # Both sides of a binary join check the same.
+                predicates = pipelines[0].probes[0].predicates if binary and k and pipelines[0].probes else graph.between(visited, block)
                 index = indexes.get(block) if indexes else None
                 if index is not None:
                     if not index.bindable(visited):
@@ -296,7 +287,7 @@ class CostModel:
             states.append(PricedState(indexed[k], kept))
         if steps := stepping(costs, sum(map(len, orders))):
             terms.append(Term(steps, 0, 0))
-        exact = _exact_sum([term.value for term in terms])
+        exact = exact_sum([term.value for term in terms])
         return PricedJoin(
             tuple(blocks),
             tuple([tuple(order) for order in orders]),
@@ -323,8 +314,9 @@ class CostModel:
 
         Raises RangeError where a figure leaves the range of a double.
         """
-        if self._last is not None and self._last.tree is tree:
-            return self._last  # the plan is built from the tree that the search priced last
+        for known in self._recent:
+            if known.tree is tree:
+                return known  # what the search priced last is chosen from, shared out and written
         nodes = tuple(joins(tree))
         sizes: dict[int, float] = self._known_sizes if self._small else {}
         priced = tuple(self._priced_join(node, sizes) for node in nodes)
@@ -351,7 +343,7 @@ class CostModel:
             self._refuse(self.graph.all)
         if not math.isfinite(result.cpu):
             raise self.out_of_range()
-        self._last = result
+        self._recent = [result, *self._recent[: RECENT - 1]]
         return result
 
     def figures(self, tree: Tree) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -368,6 +368,10 @@ class JoinGraph:
         """How many probes the widest plan has: one join of all streams of each part."""
         return sum(part.bit_count() * (part.bit_count() - 1) for part in self.components)
 
+    def widest(self) -> tuple[int, int, int, int]:
+        """What the widest plan takes to write (`Deadline.before_writing`): its probes, the predicates that they list, its joins, all predicates."""
+        return self.most_probes(), self.most_listed(), 1, len(self.edges)
+
     def most_listed(self) -> int:
         """How many predicates its probes list at most: every pipeline of a join lists all predicates between its inputs."""
         return max(part.bit_count() for part in self.components) * len(self.edges)
@@ -449,7 +453,7 @@ def join_graph(query: Query) -> JoinGraph:
         tuple_bytes=tuple(entry.tuple_bytes for entry in inputs_of(query)),
         edges=tuple(
             map(
-                Edge._make,
+                partial(tuple.__new__, Edge),  # `_make` without a call of Python's for each: dense graphs have 20,000 predicates
                 zip(
                     [position[p.left.partition(".")[0]] for p in query.predicates],
                     [position[p.right.partition(".")[0]] for p in query.predicates],

@@ -15,6 +15,7 @@ from models.request import Costs
 from solvers.model.graph import JoinGraph
 
 __all__ = [
+    "exact_sum",
     "going_on",
     "keeping",
     "least_keeping",
@@ -35,6 +36,17 @@ def total(values: Iterable[float]) -> float:
         return math.fsum(values)
     except OverflowError:
         return math.inf
+
+
+def exact_sum(values: list[float]) -> tuple[float, ...]:
+    """A few numbers with exactly the same sum: the sum as a double, then the rest as a double, until no rest is left."""
+    parts: list[float] = []
+    rest = total(values)
+    while rest and math.isfinite(rest):
+        parts.append(rest)
+        values.append(-rest)
+        rest = total(values)
+    return (*parts, rest) if rest else tuple(parts)
 
 
 def times(weight: float, value: float) -> float:

@@ -144,6 +144,9 @@ _Layer = dict[int, tuple[float, int]]
 
 def _degrees(graph: JoinGraph, masks: Sequence[int]) -> list[int]:
     """By block with how many others a predicate joins it: known before 20,000 predicates are multiplied out between 200 blocks."""
+    every = sum(masks)
+    if every.bit_count() == len(masks):  # single streams
+        return [(graph.neighbours[mask.bit_length() - 1] & every & ~mask).bit_count() for mask in masks]
     degrees = []
     for mask in masks:
         around = graph.around(mask)

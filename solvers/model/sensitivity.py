@@ -14,7 +14,8 @@ Only +, −, ×, ÷ and comparisons are used: the same figures on every machine.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import compress, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ from solvers.model.cost import CostModel, PricedTree, Term
 from solvers.model.graph import DENSE, JoinGraph, bits
 from solvers.model.point import Caps
 from solvers.model.wide_join import WideTerms
+
+Floats = NDArray[np.float64]
 
 MAX_WORK = 1_000_000  # terms times predicates that are looked at one by one: a quarter of a second
 MAX_WORK_AT_ONCE = 40_000_000  # the same over arrays
@@ -160,13 +163,16 @@ def validity(priced: PricedTree, model: CostModel, caps: Caps) -> list[Interval]
     of_rates = [f"{name}.rows" if tables >> k & 1 else f"{name}.rate" for k, name in enumerate(graph.names)]
     selectivities = [edge.selectivity for edge in graph.edges[:m]]
     values = [*rates, *selectivities]
-    in_cpu, in_memory = _upper_ends(values, priced.cpu, cpu, caps.cpu), _upper_ends(values, priced.memory_bytes, memory, caps.memory_bytes)
-    ends = [min(a, b) for a, b in zip(in_cpu, in_memory, strict=True)]
-    return [
-        *(Interval(name, 0.0, end if end < math.inf else None) for name, end in zip(of_rates, ends, strict=False) if end >= 0.0),
-        *_of_indexes(priced, graph, caps),
-        *(Interval(f"predicates[{p}].selectivity", 0.0, end if end < 1.0 else None) for p, end in enumerate(ends[n:]) if end >= 0.0),
-    ]
+    ends = np.minimum(_upper_ends(values, priced.cpu, cpu, caps.cpu), _upper_ends(values, priced.memory_bytes, memory, caps.memory_bytes))
+    named = [f"predicates[{p}].selectivity" for p in range(m)]
+    return [*_intervals(of_rates, ends[:n], math.inf), *_of_indexes(priced, graph, caps), *_intervals(named, ends[n:], 1.0)]
+
+
+def _intervals(names: Iterable[str], ends: Floats, most: float) -> list[Interval]:
+    """Those that reach from 0 to an end: none from `most` on. Statistics whose end is below 0 are left out."""
+    high = [end if end < most else None for end in ends.tolist()]
+    listed = (ends >= 0.0).tolist()
+    return list(map(Interval._make, zip(compress(names, listed), repeat(0.0), compress(high, listed), strict=False)))
 
 
 def _moving(priced: PricedTree, model: CostModel, m: int) -> tuple[list[float], list[float]]:
@@ -206,7 +212,7 @@ def _of_indexes(priced: PricedTree, graph: JoinGraph, caps: Caps) -> list[Interv
             target = join.blocks.index(1 << table)
             arriving = [probe.rate_in for pipeline in join.pipelines for probe in pipeline.probes if probe.target == target]
             probes = math.fsum([*arriving, *(-keys for served, keys in priced.answered if served == table)])
-            high = _upper_ends([index.cpu], priced.cpu, [index.cpu * probes], caps.cpu)[0] if index.cpu else math.inf
+            high = float(_upper_ends([index.cpu], priced.cpu, [index.cpu * probes], caps.cpu)[0]) if index.cpu else math.inf
             if priced.memory_bytes <= caps.memory_bytes and high >= 0.0:
                 found.append(Interval(f"{graph.names[table]}.access[{place}].cpu", 0.0, high if math.isfinite(high) else None))
     return found
@@ -241,6 +247,7 @@ def _moved_at_once(graph: JoinGraph, parts: _Parts, rows: int, m: int) -> list[f
     counted = np.array([not rows >> i & 1 for i in range(n)])
     left, right = graph.columns.left[:m], graph.columns.right[:m]
     table = np.zeros((n, n)) if m > DENSE else None
+    place = _places(graph, parts) if table is not None else np.arange(n)
     for start in range(0, len(parts), AT_ONCE):
         chunk = parts[start : start + AT_ONCE]
         values = np.array([value for _, value in chunk])[:, None]
@@ -248,14 +255,28 @@ def _moved_at_once(graph: JoinGraph, parts: _Parts, rows: int, m: int) -> list[f
         moved[:n] += np.add.reduce(np.where((inside[0] | inside[1]) & counted, values, 0.0), axis=0)
         if table is not None:
             for value, *masks in zip(values[:, 0].tolist(), *inside, strict=True):
-                for members in (mask.nonzero()[0] for mask in masks):
-                    table[members[:, None], members] += value
+                for members in (place[mask] for mask in masks if mask.any()):
+                    first, last = int(members.min()), int(members.max()) + 1
+                    if last - first == len(members):
+                        table[first:last, first:last] += value
+                    else:
+                        table[members[:, None], members] += value
             continue
         for rows_inside in inside if m else ():
             moved[n:] += np.add.reduce(np.where(rows_inside[:, left] & rows_inside[:, right], values, 0.0), axis=0)
     if table is not None:
-        moved[n:] = table[left, right]
+        moved[n:] = table[place[left], place[right]]
     return [float(value) for value in moved]
+
+
+def _places(graph: JoinGraph, parts: _Parts) -> NDArray[np.int64]:
+    """By stream a place, so that sets of which any two are nested or disjoint, as those of a tree's joins are, take neighbouring places each."""
+    n = len(graph)
+    sets = sorted({mask for part, _ in parts for mask in part}, key=lambda mask: (-mask.bit_count(), mask))
+    held = np.ascontiguousarray(_as_rows(sets, n, (n + 7) // 8).T)
+    place = np.empty(n, np.int64)
+    place[sorted(range(n), key=[row.tobytes() for row in held].__getitem__)] = np.arange(n)
+    return place
 
 
 def _as_rows(masks: list[int], n: int, width: int) -> NDArray[np.bool_]:
@@ -264,15 +285,15 @@ def _as_rows(masks: list[int], n: int, width: int) -> NDArray[np.bool_]:
     return np.unpackbits(packed, axis=1, count=n, bitorder="little").astype(np.bool_)
 
 
-def _upper_ends(values: Sequence[float], total: float, moving: Sequence[float], cap: float) -> list[float]:
+def _upper_ends(values: Sequence[float], total: float, moving: Sequence[float], cap: float) -> Floats:
     """For each statistic the largest value x with (total − moving) + moving · x / value ≤ cap; −1 where there is none."""
     if math.isinf(cap):
-        return [math.inf] * len(values)
+        return np.full(len(values), math.inf)
     own, moved = np.array(values), np.array(moving)
     rest = np.maximum(0.0, total - moved)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         high = own * ((cap - rest) / moved)
     if total <= cap:
         high = np.maximum(high, own)
-    ends: list[float] = np.where(rest > cap, -1.0, np.where(moved <= 0.0, math.inf, high)).tolist()
+    ends: Floats = np.where(rest > cap, -1.0, np.where(moved <= 0.0, math.inf, high))
     return ends

@@ -103,8 +103,10 @@ def _pipeline(model: CostModel, inputs: list[str], k: int, priced: Sequence[Pric
         for target, hashed, rate_in, rate_out, cpu, predicates, asked in fields
     ]
     # Only a sum of figures that all fit a double is finite; where it is not, each is looked at.
-    finite = math.isfinite(sum([probe["rate_in"] + probe["rate_out"] + probe["cpu"] for probe in probes]))
-    if not (finite or all(math.isfinite(probe[figure]) for probe in probes for figure in ("rate_in", "rate_out", "cpu"))):
+    sum_of_all = (
+        priced.sum_of_all() if isinstance(priced, WideProbes) else sum([probe["rate_in"] + probe["rate_out"] + probe["cpu"] for probe in probes])
+    )
+    if not (math.isfinite(sum_of_all) or all(math.isfinite(probe[figure]) for probe in probes for figure in ("rate_in", "rate_out", "cpu"))):
         raise model.out_of_range()
     return Pipeline.trusted([{"input": inputs[k], "probes": Probe.trusted(probes, PROBE_FIELDS)}], PIPELINE_FIELDS)[0]
 

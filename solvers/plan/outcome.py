@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from solvers.allocation.in_plans import Relief
 
 MANY_PROBES = 20_000  # of a join of 142 inputs: writing them down takes a tenth of a second, and who may probe how much as long again
+MANY_PREDICATES = 5_000  # as many as 100 streams have of which each is joined with every other: each takes part in pricing, and has its validity
 
 __all__ = ["Outcome", "allocated", "chosen", "of_shape", "proven", "settled", "value_of"]
 
@@ -70,20 +71,22 @@ def allocated(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome
         return outcome
     from solvers.allocation.in_plans import relieve  # requests that fit do without it
 
-    if _hurried(outcome, deadline):
+    if _hurried(problem, outcome, deadline):
         return replace(outcome, brief=True, termination=deadline.termination(outcome.termination))
     relief = relieve(problem, outcome.tree, deadline)
     return replace(outcome, found=relief.found, relief=relief, termination=deadline.termination(outcome.termination))
 
 
-def _hurried(outcome: Outcome, deadline: Deadline) -> bool:
-    """Whether the plan has so many probes that writing it takes all the time there is left: then what can be done without is left out."""
-    return probes_of(outcome.found.best.tree) > MANY_PROBES and deadline.expired()
+def _hurried(problem: Problem, outcome: Outcome, deadline: Deadline) -> bool:
+    """Whether the plan has so many probes, or the query so many predicates, that writing it takes all the time there is left: then what can be done
+    without is left out."""
+    many = probes_of(outcome.found.best.tree) > MANY_PROBES or len(problem.model.graph.edges) > MANY_PREDICATES
+    return many and deadline.expired()
 
 
 def proven(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome:
     """What is proven of the plan, now that caches may be used as well."""
-    outcome = replace(outcome, brief=outcome.brief or _hurried(outcome, deadline))
+    outcome = replace(outcome, brief=outcome.brief or _hurried(problem, outcome, deadline))
     value = value_of(problem, outcome.found.best, outcome.cached)
     outcome = _with_best_tree(problem, outcome, value)
     least = _least(problem, outcome, deadline) if outcome.least is None else outcome.least

@@ -42,6 +42,7 @@ from solvers.model.graph import join_graph
 from solvers.model.point import Caps
 from solvers.model.probe_order import orders_by_unions
 from solvers.model.tree import Tree, probes_of
+from solvers.plan.builder import BRIEF
 from solvers.planner import plan, problem_of
 from tests.graphs import random_graph
 from tests.solvers.clocks import Looks
@@ -80,6 +81,59 @@ def test_time_is_kept_for_the_plan_at_hand_and_not_for_the_widest_there_is(metho
     made = plan(PlanRequest(query=query, options=Options(method=method, time_limit=0.2, caches=CacheMode.OFF)))
     assert made.termination is Termination.COMPLETE
     assert probes(made) < 2000
+
+
+@pytest.mark.parametrize("method", [Method.TWO_LAYER, Method.CP_SAT, Method.STATE_REMOVAL, Method.BJTREE])
+def test_without_time_not_even_the_least_memory_is_worth_an_mjoin_that_takes_long_to_write(method: Method) -> None:
+    made = plan(asked("star", method).model_copy(update={"objective": Objective.MIN_MEMORY}))
+    assert made.termination is Termination.TIME_LIMIT
+    assert probes(made) <= 4 * STREAMS
+
+
+@pytest.mark.parametrize(("time_limit", "trees"), [(NO_TIME, 1), (60.0, 2)])
+def test_without_time_one_binary_tree_of_a_large_graph_is_made(time_limit: float, trees: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    found = bjtree.best_binary_tree
+
+    def noted(*rest: Any) -> tuple[Tree, bool]:
+        made.append(rest)
+        return found(*rest)
+
+    monkeypatch.setattr(bjtree, "best_binary_tree", noted)
+    request = asked("random", Method.BJTREE, time_limit=time_limit)
+    assert probes(plan(request.model_copy(update={"objective": Objective.MIN_MEMORY}))) == 2 * (STREAMS - 1)
+    assert len(made) == trees
+
+
+def test_state_selection_keeps_time_for_the_plan_that_it_has_got_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first plan is the mjoin, its later ones have ever fewer probes: the moment to write the first may pass while it looks for the others."""
+    for module in (deadlines, shapes):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    kept_for = []
+    before = shapes.Writing.before
+
+    def noted(self: shapes.Writing, deadline: Deadline, draft: shapes.Draft) -> Deadline:
+        kept_for.append(self.seconds(draft))
+        return before(self, deadline, draft)
+
+    monkeypatch.setattr(shapes.Writing, "before", noted)
+    plan(asked("random", Method.STATE_SELECTION, time_limit=1.0))
+    assert len(kept_for) > 10
+    assert kept_for[-1] < 0.9 * kept_for[0]
+
+
+@pytest.mark.parametrize("ask", [plan, frontier])
+def test_a_query_of_many_predicates_is_written_briefly_without_time(ask: Callable[[PlanRequest], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said of each predicate takes as long as the plan, however few probes it has."""
+    query = random_graph(random.Random(4), 110, "clique", windows=(10.0, 60.0), log_selectivity=(-0.5, 0.0))
+    said = []
+    for limit in (NO_TIME, 60.0):
+        monkeypatch.setattr(deadlines, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+        made = ask(PlanRequest(query=query, options=Options(method=Method.BJTREE, time_limit=limit)))
+        written = made if isinstance(made, Plan) else made.points[0].plan
+        assert probes(written) == 2 * 109
+        said.append((BRIEF in written.warnings, len(written.validity)))
+    assert said == [(True, 0), (False, 110 + len(query.predicates))]
 
 
 def test_a_walk_ends_where_the_next_plan_might_not_be_written_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,6 +307,7 @@ def test_caches_leave_the_time_that_it_takes_to_write_the_plan(monkeypatch: pyte
     assert probed == STREAMS * (STREAMS - 1)
     listed = STREAMS * len(request.query.predicates)  # by every pipeline
     taken = probed * deadlines.SECONDS_PER_PROBE + listed * deadlines.SECONDS_PER_LISTED + deadlines.SECONDS_PER_JOIN
+    taken += len(request.query.predicates) * deadlines.SECONDS_PER_PREDICATE
     assert until.at == pytest.approx(30.0 - taken)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from solvers.common.deadline import Deadline
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.mjoin import mjoin
 from solvers.jtree.search import Found, Problem, Search
-from solvers.jtree.shape import draft_of, mjoin_shape
+from solvers.jtree.shape import Draft, draft_of, mjoin_shape
 from solvers.jtree.state_removal import binary_shape, remove_states, state_removal
 from solvers.jtree.state_selection import select_states, state_selection
 from solvers.jtree.two_layer import two_layer
@@ -34,6 +35,11 @@ ROUNDED = 1.0 + 1e-9
 
 def soon() -> Deadline:
     return Deadline.after(30.0)
+
+
+def until() -> Callable[[Draft], Deadline]:
+    end = soon()
+    return lambda _: end
 
 
 @settings(max_examples=50, deadline=None)
@@ -55,7 +61,7 @@ def test_every_heuristic_returns_a_plan_that_brute_force_knows(query: Query, sea
 def test_state_selection_only_ever_lowers_cpu(shape: str) -> None:
     for seed in range(10):
         ledger = Ledger(mixed_model(seed, 8, shape))
-        passed = list(select_states(ledger, soon()))
+        passed = list(select_states(ledger, until()))
         assert passed[0].cpu == draft_of(ledger, mjoin_shape(ledger)).cpu
         assert all(later.cpu < earlier.cpu for earlier, later in itertools.pairwise(passed))
 
@@ -97,7 +103,7 @@ def test_state_selection_joins_the_edge_with_the_largest_frequency_over_weight_t
             ],
         }
     )
-    first = list(select_states(Ledger(CostModel(join_graph(query), Costs())), soon()))[1]
+    first = list(select_states(Ledger(CostModel(join_graph(query), Costs())), until()))[1]
     assert 0b0110 in first.shape
 
 
@@ -105,7 +111,7 @@ def test_optimize_dissolves_a_join_where_that_saves_cpu() -> None:
     """Some plan on some walk holds an mjoin below the root: only Optimize makes those."""
     for seed in range(60):
         model = CostModel(join_graph(random_graph(random.Random(seed), 7, "star")), Costs(insert=5e-6, delete=5e-6, append=1e-5))
-        for draft in select_states(Ledger(model), soon()):
+        for draft in select_states(Ledger(model), until()):
             if any(len(inputs) > 2 and mask != model.graph.all for mask, inputs in draft.shape.items()):
                 return
     raise AssertionError("no walk passed such a plan")

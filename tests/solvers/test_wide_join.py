@@ -18,7 +18,7 @@ from solvers.model.graph import bits, join_graph
 from solvers.model.point import Caps
 from solvers.model.sensitivity import headroom, validity
 from solvers.model.tree import Join, Tree
-from solvers.model.wide_join import WideTerms
+from solvers.model.wide_join import WideProbes, WideTerms
 from solvers.planner import plan, problem_of
 from tests.graphs import random_costs, random_graph
 
@@ -81,6 +81,24 @@ def test_a_wide_join_costs_the_same_over_arrays_as_step_by_step(seed: int, shape
         for a, b in zip(mine.probes, theirs.probes, strict=True):
             assert (a.target, a.hashed, a.predicates, a.asked) == (b.target, b.hashed, b.predicates, b.asked)
             assert (a.rate_in, a.rate_out, a.cpu) == pytest.approx((b.rate_in, b.rate_out, b.cpu))
+
+
+def test_steps_that_pipelines_have_in_common_are_the_same_step_by_step_and_share_their_predicates() -> None:
+    model = problem_of(PlanRequest(query=random_graph(random.Random(7), STREAMS, "clique", log_selectivity=(-2.5, -0.5)))).model
+    ranked = random.Random(7).sample(range(STREAMS), STREAMS)
+    orders = [[t for t in ranked if t != k] for k in range(STREAMS)]
+    priced = model.price(join_components(model, [make_join(range(STREAMS), orders)]))
+    listed, count = set(), 0
+    for k, pipeline in enumerate(priced.joins[0].pipelines):
+        assert isinstance(pipeline.probes, WideProbes)
+        visited = 1 << k
+        for target, _, _, produced, _, predicates, _ in pipeline.probes.fields():
+            assert tuple(predicates) == model.graph.between(visited, 1 << target)
+            visited |= 1 << target
+            assert produced == pytest.approx(model.produced(1 << k, visited))
+            listed.add(id(predicates))
+            count += 1
+    assert len(listed) < 0.7 * count
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -94,6 +94,10 @@ class Program:
 
     def cost(self, choice: Iterable[int]) -> float:
         """The total cost of a choice that does not overlap."""
+        return math.fsum(self.parts(choice))
+
+    def parts(self, choice: Iterable[int]) -> list[float]:
+        """What the cost of a choice is the sum of."""
         covered: list[set[int]] = [set() for _ in self.operator_costs]
         parts: list[float] = []
         groups = set()
@@ -104,7 +108,15 @@ class Program:
             groups.add(candidate.group)
         parts += [cost for p, costs in enumerate(self.operator_costs) for o, cost in enumerate(costs) if o not in covered[p]]
         parts += [self.update_costs[g] for g in groups]
-        return math.fsum(parts)
+        return parts
+
+    def parts_beyond(self, members: Iterable[int], group: int) -> list[float]:
+        """What is added to the parts of a choice that leaves out all of its members of a group."""
+        parts = [-self.update_costs[group]]
+        for i in members:
+            candidate = self.candidates[i]
+            parts += [-candidate.proc, *self.operator_costs[candidate.pipeline][candidate.first : candidate.last + 1]]
+        return parts
 
     def memory(self, choice: Iterable[int]) -> dict[int, float]:
         """Bytes by chosen candidate: the largest of a group (of equals the first) carries them, the others 0."""

@@ -219,30 +219,31 @@ def greedy(size: Floats, seconds: Floats, between: Between, weights: Weights) ->
     orders = np.zeros((m, m - 1), np.int64)
     total = stepping(weights, m)
     growth = np.empty(m)
-    near, near_equal, visited = np.empty(m, np.bool_), np.empty(m, np.bool_), np.empty(m, np.bool_)
+    near, near_equal, left = np.empty(m, np.bool_), np.empty(m, np.bool_), np.empty(m, np.int64)
     for start in range(m):
         growth[:] = size
         near[:] = False
         near_equal[:] = False
-        visited[:] = False
+        left[:] = np.arange(m)
         here, now, cost = start, size[start], 0.0
-        for step in range(m):
-            visited[here] = True
-            if step == m - 1:
-                break
-            for k in range(m):
+        for step in range(m - 1):
+            count, anything = 0, False
+            for place in range(m - step):  # what is left but for `here`, lowest first
+                k = left[place]
+                if k == here:
+                    continue
+                left[count] = k
+                count += 1
                 if joined[here, k]:
                     near[k] = True
                     growth[k] *= product[here, k]
                     if equal[here, k]:
                         near_equal[k] = True
-            anything = False
-            for k in range(m):
-                if near[k] and not visited[k]:
-                    anything = True
+                anything = anything or near[k]
             best, best_made, choice = np.inf, np.inf, -1
-            for k in range(m):
-                if visited[k] or (anything and not near[k]):
+            for place in range(count):
+                k = left[place]
+                if anything and not near[k]:
                     continue
                 made = now * growth[k]
                 if made != made:

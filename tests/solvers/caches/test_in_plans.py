@@ -20,6 +20,7 @@ from solvers.caches.candidates import Pipelines, prefix_candidates, program_of
 from solvers.caches.in_plans import caches_in_plans
 from solvers.caches.joint_orders import joint_orders
 from solvers.caches.select.exhaustive import exhaustive
+from solvers.caches.select.program import Program
 from solvers.common.deadline import Deadline
 from solvers.estimate import estimate, with_given_caches
 from solvers.model.attributes import Attributes
@@ -28,6 +29,7 @@ from solvers.planner import plan, problem_of, search
 from tests.bench.bench_caches import KINDS, TABLE_2, sample_point
 from tests.solvers.caches.naive_pricer import price_with_caches
 from tests.solvers.caches.plans import plan_with_caches, query
+from tests.solvers.caches.programs import wide_program
 
 SEEDS = st.integers(0, 10**6)
 
@@ -290,3 +292,23 @@ def test_a_plan_made_today_is_priced_today_as_it_was_made(spare: float) -> None:
     assert again.cost.cpu == pytest.approx(made.cost.cpu, rel=1e-12)
     assert again.cost.memory_bytes == pytest.approx(made.cost.memory_bytes, rel=1e-12)
     assert again.fingerprint == made.fingerprint
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_groups_are_left_out_for_less_memory_without_adding_up_the_whole_cost_for_each(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = wide_program(seed, 12, 40)
+    whole = program.compatible_part(program.useful)
+    cost = Program.cost
+    bytes_of = {g: max(program.candidates[i].memory_bytes for i in members) for g, members in enumerate(program.members) if members}
+    expected, limit = whole, (cost(program, whole) + cost(program, ())) / 2
+    for group in sorted({program.candidates[i].group for i in whole}, key=lambda g: -bytes_of[g]):
+        rest = tuple(i for i in expected if program.candidates[i].group != group)
+        if cost(program, rest) <= limit:
+            expected = rest
+    assert 0 < len(expected) < len(whole)
+
+    def added_up(*_: object) -> float:
+        raise AssertionError("the whole cost was added up")
+
+    monkeypatch.setattr(Program, "cost", added_up)
+    assert in_plans._least_memory(program, whole, limit) == expected
