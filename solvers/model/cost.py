@@ -270,7 +270,7 @@ class CostModel:
                     size = sizes[made] = graph.grown(sizes[visited], made, sizes[block], predicates)
                 produced = size * per_second
                 asking = probe if index is None else index.cpu
-                probing, joining = asking * arriving if asking else 0.0, join * produced if join else 0.0
+                probing, joining = times(asking, arriving), times(join, produced)
                 if probing:
                     terms.append(Term(probing, visited, own))
                 if joining:
