@@ -61,7 +61,7 @@ class PricedProbe(NamedTuple):
     rate_in: float
     rate_out: float
     cpu: float
-    """Of its tuples: `Costs.step`, which every step costs, is in the join's figures and on the wire, not here, since no cache saves it."""
+    """What its tuples cost. `Costs.step`, which every step costs, is counted in the join and on the wire but not here: no cache saves it."""
     predicates: tuple[int, ...]
     """The query's predicates between what was visited and the target."""
     asked: bool = False

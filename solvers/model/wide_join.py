@@ -46,7 +46,7 @@ class Layout:
     targets: NDArray[np.int64]
     """By step the input that is probed."""
     places: NDArray[np.int64]
-    """By input how many have been visited when it is: 0 for the pipeline's own."""
+    """By input how many others were visited before it is: 0 for the pipeline's own."""
     across: NDArray[np.int64]
     """The predicates between two inputs, in the order of the query."""
     steps: NDArray[np.uint8]

@@ -63,7 +63,7 @@ class Caches:
         return _Entries(keys, rows)
 
     def start(self) -> None:
-        """After the batch's rows have their numbers: those of entries that were there before follow from them."""
+        """Number the rows of entries that were there before anew, once the batch's own rows have their numbers."""
         for entries in self._entries.values():
             if entries.rows is not None:
                 entries.rows = self.state.windows.with_deaths(entries.rows)
@@ -104,7 +104,7 @@ class Caches:
             self._entries[cache.key].grow(made.drop([f"key{i}" for i in range(len(cache.columns))]))
 
     def of_entries(self, cache: Cached, rows: pl.DataFrame) -> pl.DataFrame:
-        """Those rows whose part of the key, as far as they have it yet, some entry has: no others need to be joined on."""
+        """The rows that agree with some entry in those columns of the key that they have by now: no others need to be joined further."""
         keys = self._entries[cache.key].keys
         if keys is None:
             return rows.clear()
@@ -151,7 +151,7 @@ class Caches:
         return names
 
     def _within_capacity(self, cache: Cached, rows: pl.DataFrame | None, capacity: float) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
-        """Without the keys that were not used longest, once the cache has outgrown its capacity. A key without rows takes room too."""
+        """What stays once a cache has outgrown its capacity: the keys that were used last. A key without rows takes room too."""
         keys = self._entries[cache.key].keys
         held = 0 if rows is None else rows.height
         if keys is None or held * cache.tuple_bytes + keys.height * ENTRY_BYTES <= capacity:

@@ -269,7 +269,7 @@ class _Batch:
                     self.caches.add(cache, frame)
 
     def _captured(self, caches: Sequence[Any], frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-        """The frames as they are, after the caches have taken what they need of them."""
+        """Pass the frames on as they are, once the caches have taken what they need of each."""
         for frame in frames:
             for cache in caches:
                 self.caches.add(cache, frame)
@@ -366,7 +366,7 @@ class _Batch:
 
 
 def _timed(counts: Counts, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The frames, with the CPU that making them takes: what is done with one before the next is asked for is not counted."""
+    """Pass the frames on and count the CPU that making them takes, not what is done with one before the next is asked for."""
     while True:
         started = time.process_time()
         frame = next(frames, None)
