@@ -175,7 +175,7 @@ def run_on_spark(plan: Plan, bindings: Bindings) -> bool:
 
     step("run: the plan as one stateful operator on local Spark")
     say("$ watersmeet run .demo/plan.json .demo/bindings.json", "(Spark takes some seconds to start, and as many for its first batch)")
-    return run(plan, bindings, "stem", sys.stdout) == 0
+    return run(plan, bindings, sys.stdout) == 0
 
 
 def results(bindings: Bindings) -> dict[str, list[Any]]:

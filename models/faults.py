@@ -27,6 +27,7 @@ __all__ = [
     "condition",
     "errors_of",
     "pointer",
+    "shortened",
     "with_faults",
 ]
 
@@ -35,6 +36,7 @@ Location = tuple[str | int, ...]
 Fault = tuple[Location, str]
 
 MAX_STREAMS = 200  # the contract's limit, of streams alone and of streams and tables together
+SHOWN = 60  # characters of what was given, in a sentence about it
 MAX_FAULTS = 100  # nobody mends more at a time, and a body of garbage must not become a megabyte of answer
 
 
@@ -395,6 +397,11 @@ def _sentence(error: dict[str, Any], location: Location, model: type[BaseModel])
     return f"{field} {text}" + ("" if kind in ("missing", "too_short", "too_long") else _got(error.get("input")))
 
 
+def shortened(text: str) -> str:
+    """The text, or as much of it as a sentence has room for."""
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "…"
+
+
 def _got(value: Any) -> str:
     if isinstance(value, (Mapping, list, tuple)):
         return f", got {'an object' if isinstance(value, Mapping) else 'an array'}"
@@ -403,11 +410,11 @@ def _got(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > 1024:
         return ", got a number beyond 1e308"  # Python refuses to write out integers of thousands of digits
     shown = repr(value) if isinstance(value, str) else str(value)
-    return f", got {shown if len(shown) <= 60 else shown[:57] + '…'}"
+    return f", got {shortened(shown)}"
 
 
 def _unknown_field(field: str, known: list[str]) -> str:
-    shown = field if len(field) <= 60 else field[:57] + "…"
+    shown = shortened(field)
     close = difflib.get_close_matches(field[:80], known, n=1)
     if close:
         return f"{shown} is not a known field; did you mean {close[0]}?"

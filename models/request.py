@@ -14,6 +14,7 @@ from models.method import Method
 from models.table import Table
 
 __all__ = [
+    "LEAST_SELECTIVITY",
     "CacheMode",
     "Comparison",
     "Costs",
@@ -31,6 +32,7 @@ __all__ = [
 
 MAX_PREDICATES = 40_000  # two for every pair of 200 streams: a clique with a range predicate beside each key
 MAX_OBSERVED = 65_536  # the contract's limit: every set of 16 streams; real queries of 17 have measured 13,229
+LEAST_SELECTIVITY = 1e-18  # of what was measured and nothing matched: a selectivity is above 0, and a planner must not divide by nothing
 MAX_TIME_LIMIT = 300.0  # a caller who waits longer has lost the connection
 
 Reference = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}\.[A-Za-z_][A-Za-z0-9_]{0,62}$")]

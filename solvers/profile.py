@@ -15,7 +15,7 @@ from itertools import combinations
 
 import numpy as np
 
-from models.request import Comparison, Observed, Predicate, Query, Stream
+from models.request import LEAST_SELECTIVITY, Comparison, Observed, Predicate, Query, Stream
 from solvers.common.errors import MethodError
 from solvers.model.graph import join_graph
 from solvers.model.products import product
@@ -169,7 +169,7 @@ class _Measuring:
 
 
 def _share(value: float) -> float:
-    return min(1.0, max(value, 1e-18))
+    return min(1.0, max(value, LEAST_SELECTIVITY))
 
 
 def _off(figure: Figure, predicted: float, parts: Sequence[float], matches: float) -> bool:

@@ -55,17 +55,21 @@ class Adaptation:
     every: float = EVERY
 
 
-# wide: one per option of the command line
-def run(
-    plan: Plan,
-    bindings: Bindings,
-    engine: str = "stem",
-    out: TextIO = sys.stderr,
-    master: str | None = None,
-    shed: bool = False,
-    cells: int | None = None,
-    adaptation: Adaptation | None = None,
-) -> int:
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a plan is run, as the command line says it."""
+
+    engine: str = "stem"
+    master: str | None = None
+    shed: bool = False
+    cells: int | None = None
+    adaptation: Adaptation | None = None
+
+
+AS_USUAL = Options()
+
+
+def run(plan: Plan, bindings: Bindings, out: TextIO = sys.stderr, options: Options = AS_USUAL) -> int:
     """Run until the sources are worked through (`available_now`), the pipeline fails, or the user interrupts; 0 unless it failed.
 
     With an adaptation, a run over what the sources hold (`available_now`) goes through it batch after batch and then stops: under Spark's own such
@@ -73,6 +77,7 @@ def run(
 
     Raises AdapterError for everything that can be seen to be wrong before it starts.
     """
+    engine, shed, adaptation = options.engine, options.shed, options.adaptation
     if adaptation is not None and engine != "stem":
         raise EngineError(f"only engine stem can change its plan while it runs, not {engine}")
     to_the_end = adaptation is not None and bindings.trigger.available_now
@@ -83,8 +88,8 @@ def run(
     check_shed(plan, shed)  # before Spark is started, which takes a while
     check_tables(plan, bindings)
     try:
-        spark = _session(bindings, master, log)
-        pipeline = compile(plan, bindings, spark, engine, cells=cells, shed=shed)
+        spark = _session(bindings, options.master, log)
+        pipeline = compile(plan, bindings, spark, engine, cells=options.cells, shed=shed)
         out.write("".join(line + "\n" for line in opening(pipeline, engine)))
         code = follow(pipeline, out, adaptation, to_the_end, shed)
         if code == FAILED and log.exists():

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 from models.plan import Plan
-from models.request import Observed, PlanRequest, Predicate, Query, Stream
+from models.request import LEAST_SELECTIVITY, Observed, PlanRequest, Predicate, Query, Stream
 from spark_adapter.documents import read_plan
 from spark_adapter.errors import StatisticsError
 from spark_adapter.pipeline import PLAN_FILE, STATISTICS
@@ -26,7 +26,6 @@ __all__ = ["CHANCE", "measured_request", "stats"]
 
 INDEPENDENT = 0.1  # by how much the logarithm of a set's σ may be off the product of its predicates before it is a measured sub-join
 CHANCE = 3.0  # standard errors by which counts may be off: one in 370 differs by more
-LEAST_SELECTIVITY = 1e-18  # where nothing matched so far: a selectivity is above 0, and a planner must not divide by nothing
 
 
 def stats(folder: str | Path, last: float | None = None) -> PlanRequest:

@@ -44,9 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     plan, bindings = plan_and_bindings(arguments)
+    from spark_adapter.run import Options
     from spark_adapter.run import run as run_plan
 
-    return run_plan(plan, bindings, arguments.engine, sys.stderr, arguments.master, arguments.shed, arguments.cells, _adaptation(arguments))
+    options = Options(arguments.engine, arguments.master, arguments.shed, arguments.cells, _adaptation(arguments))
+    return run_plan(plan, bindings, sys.stderr, options)
 
 
 def _adaptation(arguments: argparse.Namespace) -> Adaptation | None:

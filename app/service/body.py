@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from models.faults import Location, errors_of, pointer
+from models.faults import Location, errors_of, pointer, shortened
 
 __all__ = ["BodyError", "decode_json", "decode_yaml", "read"]
 
@@ -158,7 +158,7 @@ def _is_unicode(text: Any) -> bool:
 
 
 def _short(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:57] + "…")
+    return repr(shortened(text))
 
 
 class _CoreLoader(yaml.SafeLoader):

@@ -54,7 +54,7 @@ class Protocol(HttpToolsProtocol):
                 return
 
     def _go_on_without_upgrade(self) -> bool:
-        """A new parser, told what the head said of the body: the old one has stopped for good. False where that is no way to frame one."""
+        """Go on with a new parser, which is told how the head framed the body: the old one has stopped for good. False where that is no framing."""
         self.parser = httptools.HttpRequestParser(self)
         framing = [(name, value) for name, value in self.headers if name in (b"content-length", b"transfer-encoding")]
         if framing:

@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 PRECISION = 1e-5  # of the least CPU
+SIX_DIGITS = 5e-6  # relative: by how much rounding to six digits changes a figure at most
 BARRIER_GROWTH = 50.0  # times heavier, from one barrier to the next: half a dozen of them reach PRECISION
 CENTRED = 0.1  # Newton decrement below which a barrier has been followed closely enough
 FAR_MORE = 1e30  # renewals in a tolerance, from which on more make no difference: squares of it still fit a double
@@ -194,7 +195,7 @@ def least_cost_stays(renewals: Sequence[Sequence[float]], costs: Sequence[float]
     stays = _barrier(holds, paths, cost)
     result = [math.inf] * len(renewals)
     for j, stay in zip(involved, stays, strict=True):
-        result[j] = float(f"{stay * scales[j] * (1.0 - 5e-6):.6g}")
+        result[j] = float(f"{stay * scales[j] * (1.0 - SIX_DIGITS):.6g}")  # rounded to a shorter stay, never to a longer one
     return result
 
 

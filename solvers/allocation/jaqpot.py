@@ -18,11 +18,11 @@ from solvers.cover.greedy import CoverPath, greedy_cover
 __all__ = ["jaqpot"]
 
 
-def jaqpot(capacity: float, paths: Sequence[Path], required: Mapping[str, float]) -> tuple[list[float], float]:
-    """Units per path, and what the cover alone takes. Where that is more than there is, the cover cut down to the capacity."""
+def jaqpot(capacity: float, paths: Sequence[Path], required: Mapping[str, float]) -> list[float]:
+    """Units per path. Where the cover alone takes more than there is, it is cut down to the capacity."""
     cover = greedy_cover(required, [CoverPath(path.name, path.resources, path.covers, path.limit) for path in paths])
     cost = math.fsum(path.resources * amount for path, amount in zip(paths, cover, strict=True) if amount)
     if cost > capacity:
-        return [amount * (capacity / cost) for amount in cover], cost
+        return [amount * (capacity / cost) for amount in cover]
     rest = [Path(path.name, path.resources, path.output, path.limit - amount) for path, amount in zip(paths, cover, strict=True)]
-    return [amount + more for amount, more in zip(cover, grepp(capacity - cost, rest), strict=True)], cost
+    return [amount + more for amount, more in zip(cover, grepp(capacity - cost, rest), strict=True)]

@@ -25,11 +25,10 @@ __all__ = ["Joint", "joint"]
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """Units per path, an upper bound of what they could yield (infinity: none is known), and what the least cover alone takes."""
+    """Units per path, and an upper bound of what any could yield (infinity: none is known)."""
 
     units: list[float]
     bound: float
-    cover_cost: float
 
 
 def joint(capacity: float, paths: Sequence[Path], required: Mapping[str, float]) -> Joint:
@@ -37,7 +36,7 @@ def joint(capacity: float, paths: Sequence[Path], required: Mapping[str, float])
     found = continuous_cover(required, [CoverPath(path.name, path.resources, path.covers, path.limit) for path in paths])
     cover, cost = found.units, found.cost
     if cost > capacity * ROUNDED:
-        return Joint([amount * (capacity / cost) for amount in cover], math.inf, cost)
+        return Joint([amount * (capacity / cost) for amount in cover], math.inf)
     # Units of what the whole capacity would buy, so that the simplex's absolute tolerances mean the same for every unit of measure.
     sizes = [_most_units(capacity, path, required) or 1.0 for path in paths]
     largest = max((path.output * size for path, size in zip(paths, sizes, strict=True)), default=0.0) or 1.0
@@ -54,8 +53,8 @@ def joint(capacity: float, paths: Sequence[Path], required: Mapping[str, float])
     limits = [max(_most_units(capacity, path, required), amount) / size for path, amount, size in zip(paths, cover, sizes, strict=True)]
     solved = linear_program(values, limits, rows, maximise=True)
     if solved.outcome is not Outcome.OPTIMAL:
-        return Joint(cover, math.inf, cost)
-    return Joint([share * size for share, size in zip(solved.units, sizes, strict=True)], solved.bound * largest, cost)
+        return Joint(cover, math.inf)
+    return Joint([share * size for share, size in zip(solved.units, sizes, strict=True)], solved.bound * largest)
 
 
 def _most_units(capacity: float, path: Path, required: Mapping[str, float]) -> float:

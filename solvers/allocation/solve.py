@@ -89,7 +89,7 @@ def _grepp(posed: _Posed) -> _Shares:
 
 
 def _jaqpot(posed: _Posed) -> _Shares:
-    return _Shares(jaqpot(posed.request.capacity, posed.paths, posed.coverable())[0])
+    return _Shares(jaqpot(posed.request.capacity, posed.paths, posed.coverable()))
 
 
 def _half_way(heuristic: Heuristic) -> Callable[[_Posed], _Shares]:

@@ -85,7 +85,7 @@ class AdaptiveCaches(Generic[Name]):
         dropped = [name for name in self.in_state(CacheState.USED) if name in measured and measured[name].net < 0.0]
         for name in dropped:
             self._states[name] = CacheState.UNUSED
-            self._basis.pop(name, None)  # what the last selection thought of it no longer holds
+            self._basis.pop(name, None)  # its figures at the last selection no longer hold
         return dropped
 
     def begin_profiling(self) -> list[Name]:

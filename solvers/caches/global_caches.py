@@ -1,7 +1,7 @@
 """Globally-consistent caches (paper 1 §6).
 
 Problem: segments X that do not obey the prefix invariant have no step at which all their updates pass by. X ⋉ Y does, where
-Z = X ∪ Y obeys it: new tuples of Z say which tuples of X matter. Z of all inputs obeys it always.
+Z = X ∪ Y obeys it: new tuples of Z say which tuples of X matter. The set of all inputs always obeys it.
 Method: for every other segment the Z whose new tuples are the fewest. The quota rule: of at most `quota` candidates the
 prefix caches come first; then segments of all but one input, all but two, and so on, in order of pipeline and step.
 

@@ -229,7 +229,7 @@ def _merit(problem: Problem, point: Point, total: PricedTree | None) -> tuple[fl
 
 
 def _better(merit: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    """Better by a share that is worth it in the first figure that differs."""
+    """Whether the first figure that differs is better by a share that is worth it."""
     for mine, theirs in zip(merit, other, strict=True):
         if mine != theirs:
             return mine < theirs and (math.isinf(theirs) or theirs - mine > WORTH * abs(theirs))

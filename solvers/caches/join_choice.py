@@ -44,10 +44,10 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class JoinChoice:
-    """What a join's pipelines cost with their best orders and caches, how much that is below the best orders alone, and which they are."""
+    """The best orders and caches of a join."""
 
     saves: float
-    """What is paid for memory taken off."""
+    """How much less CPU than with the best orders alone, the price of memory deducted."""
     orders: Orders
     uses: tuple[Use, ...]
     memory_bytes: float
@@ -61,11 +61,11 @@ class _Group:
     segment: int
     kept: int
     upkeep: float
-    """And what its memory costs."""
+    """Of keeping the entries up to date, the price of its memory included."""
     memory_bytes: float
-    """Of that of its uses which takes least."""
+    """What the use of it that needs the least memory takes."""
     share: float
-    """Of the upkeep, what falls to one pipeline if all that could use it do."""
+    """The part of the upkeep that falls to each pipeline if all that could use it do."""
 
 
 _Path = tuple[float, tuple[tuple[int, int], ...]]

@@ -7,6 +7,7 @@ import math
 __all__ = ["amount", "bytes_", "cpu", "per_second"]
 
 _SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_ROUNDS_UP = 0.9995  # of a unit: three digits of what is above this are one unit
 
 
 def amount(value: float) -> str:
@@ -16,7 +17,7 @@ def amount(value: float) -> str:
     ('1.23M', '12.3', '0', '4.4e-05')
     """
     for scale, letter in _SCALES:
-        if abs(value) >= scale * 0.9995:
+        if abs(value) >= scale * _ROUNDS_UP:
             return f"{value / scale:.3g}{letter}" if abs(value) < 1e15 else f"{value:.2e}"
     return f"{value:.3g}"
 
@@ -28,7 +29,7 @@ def bytes_(value: float) -> str:
     ('12 MB', '640 B')
     """
     for scale, letter in _SCALES:
-        if value >= scale * 0.9995:
+        if value >= scale * _ROUNDS_UP:
             return f"{value / scale:.3g} {letter}B" if value < 1e15 else f"{value:.2e} B"
     return f"{value:.3g} B"
 

@@ -41,8 +41,8 @@ AT_LEAST = 2  # trees of an answer that are made whatever the time: the least CP
 EXPANSIONS = 60  # plans whose neighbours are tried as seeds
 BEAMS, WORTH = (20, 100), 250  # sets of each size to search first, where there are this many times as many sets in all
 QUICK_STREAMS, QUICK_SETS = 16, 1_000  # up to which the search ends in milliseconds
-FEW_STREAMS = 12  # up to which the seeds of one descent are enough: under a cap more take 5.5 ms and save 3.4
-# Sets up to which one plan is seed enough: a descent for others takes longer than it saves. CAPPED_SETS is for one figure under a cap on the other.
+FEW_STREAMS = 12  # up to which the seeds of one descent are enough: under a cap, finding more takes 5.5 ms and saves 3.4
+# Graphs of up to so many sets are searched from one seed: a descent to others takes longer than it saves. CAPPED_SETS is where one figure is capped.
 TINY_SETS, CAPPED_SETS = 160, 110
 QUICK_ROOM, ROOM = 1 << 10, 1 << 22  # points of all staircases: pages that are never written cost nothing
 SEED_PAIRS = 3_000_000  # pairs for the binary tree that seeds start from: a tenth of a second
@@ -210,7 +210,7 @@ class Component:
         return max((float(start.m.max(initial=0.0)) for start in self._starts.values()), default=0.0)
 
     def _seeds(self, stop: Ints, sets: Sets) -> Seeds:
-        """Plans to start from, as many as they are worth and time allows."""
+        """Plans to start from: as many as are worth their time, and no more than there is time for."""
         return seeds(sets, self.prices, self._binary, ONE_DESCENT if sets.n <= FEW_STREAMS else EXPANSIONS, stop)
 
     def _tell(self, start: Seeds, progress: Progress) -> None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.common.deadline import Deadline
-from solvers.common.tolerances import AT_A_CAP, ROUNDING
+from solvers.common.tolerances import AT_A_CAP, ROUNDED_DOWN
 from solvers.jtree.choice import choose, objective_value, overload
 from solvers.jtree.compiled.questions import LEAST_BYTES, LEAST_CPU, LEAST_LOAD
 from solvers.jtree.lower_bound import relaxed_bound
@@ -124,7 +124,7 @@ def most_headroom(problem: Problem, solver: AnySolver, deadline: Deadline, today
         here = solver.of(CostModel(graph.scaled(factor), model.costs, None if chosen_anew else model))
     best = min(met, key=lambda point: (-factor_of(point), point.cpu, point.memory_bytes, structure_key(point.tree)))
     value = factor_of(best)
-    if not math.isfinite(max(factor, value)):  # nothing limits the best, which was met, though it was not the least at the last factor
+    if not math.isfinite(max(factor, value)):  # nothing limits the best plan; it was met on the way, and need not be the last that was found
         return Found(best, staircase(met), Proof.OPTIMAL, None, ALL_TREES)
-    proof = Proof.OPTIMAL if value >= factor * (1.0 - ROUNDING) else Proof.BOUNDED
+    proof = Proof.OPTIMAL if value >= factor * ROUNDED_DOWN else Proof.BOUNDED
     return Found(best, staircase(met), proof, max(factor, value), ALL_TREES)

@@ -77,7 +77,7 @@ class Problem:
         return Attributes.of(self.asked, self.model.graph)
 
     def with_keys_of(self, other: Problem) -> Problem:
-        """This problem, which differs from the other in its statistics alone: what tuples can be looked up by is not worked out again."""
+        """This problem, with what tuples can be looked up by taken from the other, which differs from it in statistics alone."""
         self.__dict__["attributes"] = other.attributes.measured_anew(self.asked, self.model.graph)
         return self
 

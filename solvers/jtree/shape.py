@@ -45,7 +45,7 @@ __all__ = [
 MAX_PRICED = 24  # plans that are priced and returned; pricing 200 streams takes tens of milliseconds each
 MAX_REFINED = 40  # inputs up to which a wide join's orders are looked for again at the end
 LARGE = 60  # streams from which only the chosen plan is priced
-MEASURED, ROUNDS = 20, 3  # joins whose pricing is timed, and how often: of a busy machine the quickest round says most
+MEASURED, ROUNDS = 20, 3  # joins whose pricing is timed, and how often; on a busy machine the quickest round is nearest to the truth
 PRICING = 0.27  # of the time that a binary join takes to price and to write
 AS_QUICK = 2.0  # times the probes of the quickest plan to write: one of the two has to be written, and milliseconds are no reason to prefer it
 
@@ -67,13 +67,13 @@ class Writing:
     """
 
     slowness: float
-    """Times as long as it usually takes."""
+    """How many times as long as usual it takes now."""
     edges: int
     caps: Caps
 
     @classmethod
     def measured(cls, problem: Problem, tree: Tree) -> Writing:
-        """By the time that it takes to price some joins of a binary tree, again: what they are made of has to be found the first time alone."""
+        """By pricing some joins of a binary tree a second time: the first time what they are made of had to be found as well."""
         model, nodes = problem.model, list(joins(tree))
         some = nodes[:: max(1, len(nodes) // MEASURED)]
         took = []
@@ -94,7 +94,7 @@ class Writing:
         return self.slowness * usual * (1.0 if fits else 2.0)  # where nothing fits, who may probe how much is written down as well
 
     def passed(self, deadline: Deadline, walk: Iterable[Draft]) -> Iterator[Draft]:
-        """The plans that a walk passes, until the one that it has got to can only just be written: those after it may take longer still."""
+        """The plans that a walk passes, up to the first that can only just be written in time: those after it may take longer still."""
         for draft in walk:
             yield draft
             if self.before(deadline, draft).expired():

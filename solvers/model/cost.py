@@ -62,7 +62,7 @@ class PricedProbe(NamedTuple):
     rate_in: float
     rate_out: float
     cpu: float
-    """Of its tuples: `Costs.step`, which every step costs, is in the join's figures and on the wire, not here, since no cache saves it."""
+    """What its tuples cost. `Costs.step`, which every step costs, is counted in the join and on the wire but not here: no cache saves it."""
     predicates: tuple[int, ...]
     """The query's predicates between what was visited and the target."""
     asked: bool = False
@@ -222,8 +222,7 @@ class CostModel:
         in the pipeline, which takes constant time; in a small graph from the set itself, so that a join costs the same in every tree.
         """
         costs, graph, binary = self.costs, self.graph, len(blocks) == 2
-        probe, join = costs.probe, costs.join
-        sizes = {} if sizes is None else sizes
+        probe, join, sizes = costs.probe, costs.join, {} if sizes is None else sizes
         if len(blocks) >= WIDE and not (self._small or graph.observed or graph.tables):
             from solvers.model.wide_join import price_wide_join  # numpy takes a while to import
 
@@ -261,6 +260,7 @@ class CostModel:
                     size = sizes[made] = graph.grown(sizes[visited], made, sizes[block], predicates)
                 produced = size * per_second
                 asking = probe if index is None else index.cpu
+                # `times`, written out: calling it would take 4 % of the pricing of an mjoin.
                 probing, joining = asking * arriving if asking else 0.0, join * produced if join else 0.0
                 if probing:
                     terms.append(Term(probing, visited, own))
@@ -268,8 +268,7 @@ class CostModel:
                     terms.append(Term(joining, made, own))
                 cpu = probing + joining  # of two terms this is `total`
                 if not hashed:
-                    scanned = scanning(costs, hashed, arriving, sizes[block])
-                    if scanned:
+                    if scanned := scanning(costs, hashed, arriving, sizes[block]):
                         terms.append(Term(scanned, visited, own, block))
                     cpu = total((probing, joining, scanned))
                 probes.append(PricedProbe(target, hashed, arriving, produced, cpu, predicates, index is not None))

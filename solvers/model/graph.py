@@ -73,7 +73,7 @@ class Columns:
     equality: NDArray[np.bool_]
     selectivity: NDArray[np.float64]
     derived: dict[int, object] = field(default_factory=dict)
-    """What bounds keep of them, by set of streams: it is the same at all rates."""
+    """What lower bounds have worked out from these predicates, by set of streams: it is the same at all rates."""
 
     @classmethod
     def of(cls, edges: Sequence[Edge]) -> Columns:
@@ -95,7 +95,7 @@ class Offer:
     seconds: float = 0.0
     """From a call to its answer."""
     keys: int = 1
-    """That one call asks for."""
+    """How many one call asks for."""
 
     @property
     def kept(self) -> bool:

@@ -1,5 +1,6 @@
 """What one operation of a join costs: keeping a tuple, probing, making results, taking a probe step. `model.cost` adds them up for joins and plans,
-the orderings of probes for the step that is next; `jtree.compiled.cost` is the same, compiled.
+the orderings of probes for the step that is next; `jtree.compiled.cost` is the same, compiled. Amounts are numbers or arrays of them, for
+`model.wide_join`.
 
 A probe step costs `step` beside what its tuples cost, whatever comes. A join of m inputs, f of which are no tables, has f·(m − 1) steps. That is
 2·(f − 1) + (m − f), as many as binary joins of these inputs have, and (f − 1)·(m − 2) more: so every plan has `least_steps`, binary joins have no
@@ -10,9 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeVar
 
 from models.request import Costs
 from solvers.model.graph import JoinGraph
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "exact_sum",
@@ -28,6 +34,9 @@ __all__ = [
     "times",
     "total",
 ]
+
+
+Amount = TypeVar("Amount", float, "NDArray[np.float64]")
 
 
 def total(values: Iterable[float]) -> float:
@@ -49,7 +58,7 @@ def exact_sum(values: list[float]) -> tuple[float, ...]:
     return (*parts, rest) if rest else tuple(parts)
 
 
-def times(weight: float, value: float) -> float:
+def times(weight: float, value: Amount) -> Amount | float:
     """weight · value; 0 where the weight is 0, even if the value is infinite."""
     return weight * value if weight else 0.0
 
@@ -80,12 +89,12 @@ def least_steps(graph: JoinGraph) -> int:
     return 2 * max(0, len(graph) - tables - 1) + tables
 
 
-def scanning(costs: Costs, hashed: bool, arriving: float, size: float) -> float:
+def scanning(costs: Costs, hashed: bool, arriving: Amount | float, size: Amount) -> Amount | float:
     """What `arriving` probes a second of a state of `size` tuples cost beyond the probe itself: nothing by hash, else every tuple."""
     return 0.0 if hashed else times(costs.scan, arriving * size)
 
 
-def probing(costs: Costs, hashed: bool, size: float) -> float:
+def probing(costs: Costs, hashed: bool, size: Amount) -> Amount | float:
     """What one tuple's probe of a state of `size` tuples costs, by hash or by a scan."""
     return costs.probe + scanning(costs, hashed, 1.0, size)
 

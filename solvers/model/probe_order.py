@@ -27,7 +27,7 @@ from solvers.model.cost import CostModel, PricedJoin
 from solvers.model.graph import DENSE, Edge, JoinGraph, bits
 from solvers.model.operations import going_on, probing
 
-__all__ = ["TIED", "Orders", "best_join", "best_orders", "orders_by_rank", "orders_by_unions"]
+__all__ = ["Orders", "best_join", "best_orders", "orders_by_rank", "orders_by_unions"]
 
 Orders = tuple[tuple[int, ...], ...]
 

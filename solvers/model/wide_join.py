@@ -14,11 +14,12 @@ order, which is the same on every machine. Complexity: O(m·(m + predicates)) fo
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, repeat
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +27,13 @@ from numpy.typing import NDArray
 from models.request import Costs
 from solvers.model.cost import CostModel, PricedJoin, PricedPipeline, PricedProbe, PricedState, Term
 from solvers.model.graph import JoinGraph, bits
-from solvers.model.operations import keeping, stepping, total
+from solvers.model.operations import keeping, probing, scanning, stepping, times, total
 from solvers.model.products import AT_ONCE
 
 __all__ = ["WideProbes", "WideTerms", "price_wide_join", "probing_along", "sizes_along"]
 
 Floats = NDArray[np.float64]
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Layout:
     targets: NDArray[np.int64]
     """By step the input that is probed."""
     places: NDArray[np.int64]
-    """By input how many have been visited when it is: 0 for the pipeline's own."""
+    """By input how many others were visited before it is: 0 for the pipeline's own."""
     across: NDArray[np.int64]
     """The predicates between two inputs, in the order of the query."""
     steps: NDArray[np.uint8]
@@ -111,38 +113,53 @@ def _alike(targets: NDArray[np.int64]) -> tuple[tuple[int, int, int], ...]:
     return (ranked[0], ranked[0], targets.shape[1]), *zip(ranked[1:], ranked[:-1], own.tolist(), strict=True)
 
 
-class WideTerms(Sequence[Term]):
-    """The terms of a wide join as arrays: a row per pipeline, a column per step. As a sequence they are made one by one, which takes long."""
+class _Listed(Sequence[Part]):
+    """A sequence whose parts are made one by one, which takes long, when one of them is first asked
+    for. Most of the joins that are priced are never asked."""
+
+    _listed: tuple[Part, ...] | None = None
+
+    @abstractmethod
+    def _made(self) -> Iterator[Part]: ...
+
+    @overload
+    def __getitem__(self, index: int) -> Part: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Part]: ...
+    def __getitem__(self, index: int | slice) -> Part | Sequence[Part]:
+        if self._listed is None:
+            self._listed = tuple(self._made())
+        return self._listed[index]
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self[:])
+
+
+class WideTerms(_Listed[Term]):
+    """The terms of a wide join as arrays: a row per pipeline, a column per step."""
 
     def __init__(self, layout: Layout, hashed: NDArray[np.bool_], values: tuple[Floats, Floats, Floats], kept: Floats, steps: float) -> None:
         self.layout, self.hashed, self.kept, self.steps = layout, hashed, kept, steps
         self.probing, self.joining, self.scanning = values
-        self._listed: tuple[Term, ...] | None = None
         self._by_degree: dict[tuple[int, tuple[float, ...]], list[tuple[int, float]]] = {}
 
     def __len__(self) -> int:
         return sum(int(np.count_nonzero(values)) for values in (self.probing, self.joining, self.scanning, self.kept, self.steps))
 
-    @overload
-    def __getitem__(self, index: int) -> Term: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Term]: ...
-    def __getitem__(self, index: int | slice) -> Term | Sequence[Term]:
-        if self._listed is None:
-            self._listed = tuple(term for term in self._made() if term.value)
-        return self._listed[index]
-
     def _made(self) -> Iterator[Term]:
+        return (term for term in self._each() if term.value)
+
+    def _each(self) -> Iterator[Term]:
         blocks = self.layout.blocks
         for k, targets in enumerate(self.layout.targets.tolist()):
             visited = blocks[k]
-            for target, probing, joining, scanning in zip(
+            for target, probed, joined, scanned in zip(
                 targets, self.probing[k].tolist(), self.joining[k].tolist(), self.scanning[k].tolist(), strict=True
             ):
                 made = visited | blocks[target]
-                yield Term(probing, visited, blocks[k])
-                yield Term(joining, made, blocks[k])
-                yield Term(scanning, visited, blocks[k], blocks[target])
+                yield Term(probed, visited, blocks[k])
+                yield Term(joined, made, blocks[k])
+                yield Term(scanned, visited, blocks[k], blocks[target])
                 visited = made
         for block, value in zip(blocks, self.kept.tolist(), strict=True):
             yield Term(value, block, block)
@@ -233,9 +250,10 @@ def probing_along(graph: JoinGraph, costs: Costs, terms: WideTerms, sizes: dict[
     visited = sizes_along(graph, layout)
     sizes.update(zip(layout.blocks, visited[:, 0].tolist(), strict=True))
     sizes[sum(layout.blocks)] = float(visited[0, -1])
-    per_tuple = costs.probe + np.where(terms.hashed, 0.0, costs.scan * visited[:, 0][layout.targets] if costs.scan else 0.0)
+    size = visited[:, 0][layout.targets]
+    per_tuple = np.where(terms.hashed, probing(costs, True, size), probing(costs, False, size))
     before = np.where(per_tuple == 0.0, 0.0, per_tuple * visited[:, :-1])
-    after = costs.join * visited[:, 1:] if costs.join else np.zeros_like(before)
+    after = np.broadcast_to(times(costs.join, visited[:, 1:]), before.shape)
     return [math.fsum([*a, *b]) for a, b in zip(before.tolist(), after.tolist(), strict=True)]
 
 
@@ -260,17 +278,16 @@ def price_wide_join(model: CostModel, blocks: Sequence[int], orders: Sequence[Se
     with np.errstate(over="ignore", invalid="ignore"):
         produced = visited[:, 1:] * np.array([model.per_second(block) for block in blocks])[:, None]
         arriving = np.column_stack([np.array(rates), produced[:, :-1]])
-        probing = costs.probe * arriving if costs.probe else np.zeros_like(arriving)
-        joining = costs.join * produced if costs.join else np.zeros_like(produced)
         hashed = _hashed(graph, layout)
-        scans = arriving * visited[:, 0][layout.targets] * costs.scan if costs.scan else np.zeros_like(arriving)
-        scanning = np.where(hashed, 0.0, scans)
-        cpu = probing + joining + scanning
+        probed = np.broadcast_to(times(costs.probe, arriving), hashed.shape)
+        joined = np.broadcast_to(times(costs.join, produced), hashed.shape)
+        scanned = np.where(hashed, 0.0, scanning(costs, False, arriving, visited[:, 0][layout.targets]))
+        cpu = probed + joined + scanned
     indexed = np.bincount(layout.targets[hashed], minlength=m) > 0
     kept = [keeping(costs, index, rate) for index, rate in zip(indexed.tolist(), rates, strict=True)]
     figures = _Figures(layout, hashed, arriving, produced, cpu)
     steps = stepping(costs, layout.targets.size)
-    values = np.concatenate([probing.ravel(), joining.ravel(), scanning.ravel(), np.array([*kept, steps])])
+    values = np.concatenate([probed.ravel(), joined.ravel(), scanned.ravel(), np.array([*kept, steps])])
     cpu_of_all = total(values[values != 0.0].tolist())
     return PricedJoin(
         tuple(blocks),
@@ -278,7 +295,7 @@ def price_wide_join(model: CostModel, blocks: Sequence[int], orders: Sequence[Se
         tuple(PricedState(index, value) for index, value in zip(indexed.tolist(), kept, strict=True)),
         tuple(PricedPipeline(WideProbes(figures, k)) for k in range(m)),
         cpu_of_all,
-        WideTerms(layout, hashed, (probing, joining, scanning), np.array(kept), steps),
+        WideTerms(layout, hashed, (probed, joined, scanned), np.array(kept), steps),
         (cpu_of_all,),
         steps,
     )
@@ -320,27 +337,17 @@ class _Figures:
         return zip(*columns, self.predicates[k], repeat(False))
 
 
-class WideProbes(Sequence[PricedProbe]):
-    """The probes of one pipeline of a wide join. They are made when they are asked for: few of the joins that are priced are written down."""
+class WideProbes(_Listed[PricedProbe]):
+    """The probes of one pipeline of a wide join."""
 
     def __init__(self, figures: _Figures, k: int) -> None:
         self._figures, self._k = figures, k
-        self._listed: tuple[PricedProbe, ...] | None = None
 
     def __len__(self) -> int:
         return int(self._figures.layout.targets.shape[1])
 
-    @overload
-    def __getitem__(self, index: int) -> PricedProbe: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[PricedProbe]: ...
-    def __getitem__(self, index: int | slice) -> PricedProbe | Sequence[PricedProbe]:
-        if self._listed is None:
-            self._listed = tuple([PricedProbe._make((*probe[:5], tuple(probe[5]), probe[6])) for probe in self._figures.steps(self._k)])
-        return self._listed[index]
-
-    def __iter__(self) -> Iterator[PricedProbe]:
-        return iter(self[:])
+    def _made(self) -> Iterator[PricedProbe]:
+        return (PricedProbe._make((*probe[:5], tuple(probe[5]), probe[6])) for probe in self._figures.steps(self._k))
 
     def fields(self) -> Iterator[tuple[Any, ...]]:
         """The fields of every probe in the order of `PricedProbe`, for those who need no more. Probes of several pipelines may share a list of

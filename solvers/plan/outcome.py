@@ -56,9 +56,7 @@ def chosen(tree: Found, cached: CachedPlan | None, termination: Termination) -> 
     return Outcome(tree, replace(tree, best=cached.point, points=tuple(points), lacking=None), cached, termination=termination)
 
 
-def of_shape(
-    point: Point, cached: CachedPlan | None = None, relief: Relief | None = None, termination: Termination = Termination.COMPLETE
-) -> Outcome:
+def of_shape(point: Point, cached: CachedPlan | None = None, relief: Relief | None = None) -> Outcome:
     """A plan whose shape is given: nothing was searched, so nothing is proven."""
     tree = Found(point, (point,), Proof.NONE, None, "plans of this shape")
     found = replace(tree, best=cached.point) if cached else tree

@@ -10,6 +10,7 @@ A day is 24 hours. Months and years have no fixed length and are none of these.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
@@ -83,12 +84,25 @@ def is_interval_text(text: str) -> bool:
     return CLOCK.fullmatch(text) is not None or re.fullmatch(rf"(?:{PART.pattern})+", text) is not None
 
 
+def _signed(node: exp.Expr | None, read: Callable[[exp.Expr | None], Decimal | None]) -> Decimal | None:
+    """What `read` finds inside parentheses and behind minus signs."""
+    negative = False
+    while isinstance(node, (exp.Paren, exp.Neg)):
+        negative ^= isinstance(node, exp.Neg)
+        node = node.this
+    found = read(node)
+    return -found if negative and found is not None else found
+
+
 def _length(node: exp.Expr | None) -> Decimal | None:
-    if isinstance(node, exp.Paren):
-        return _length(node.this)
-    if isinstance(node, exp.Neg):
-        inner = _length(node.this)
-        return None if inner is None else -inner
+    return _signed(node, _unsigned_length)
+
+
+def _number(node: exp.Expr | None) -> Decimal | None:
+    return _signed(node, _unsigned_number)
+
+
+def _unsigned_length(node: exp.Expr | None) -> Decimal | None:
     if isinstance(node, (exp.Add, exp.Sub)):
         left, right = _length(node.left), _length(node.right)
         if left is None or right is None:
@@ -106,12 +120,7 @@ def _length(node: exp.Expr | None) -> Decimal | None:
     return None
 
 
-def _number(node: exp.Expr | None) -> Decimal | None:
-    if isinstance(node, exp.Paren):
-        return _number(node.this)
-    if isinstance(node, exp.Neg):
-        inner = _number(node.this)
-        return None if inner is None else -inner
+def _unsigned_number(node: exp.Expr | None) -> Decimal | None:
     if not isinstance(node, exp.Literal):
         return None
     try:

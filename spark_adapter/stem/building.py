@@ -110,7 +110,7 @@ class Building:
         self.state.notes.building[join.output] = Begun(chosen, list(join.inputs))
 
     def _above(self, begun: Begun, prime: str) -> pl.Expr:
-        """Rows of the input that are not below the mark; `prime` is what their window columns have to their names."""
+        """Rows of the input that are not below the mark. `prime` ends the names of their window columns."""
         if begun.mark is None:
             return pl.lit(False)
         death, h = begun.mark
@@ -147,7 +147,7 @@ class Building:
         return start == rows.height and self._below(self.modules[begun.input], begun, 1) is None
 
     def _below(self, module: Module, begun: Begun, count: int) -> pl.DataFrame | None:
-        """At least the next so many rows alive below the mark, as far as there are any, those that die last first."""
+        """The live rows below the mark, those that die last first: at least the first `count` of them, or all."""
         death, h = begun.mark or (np.iinfo(np.int64).max, LOWEST_HASH)
         found: list[pl.DataFrame] = []
         least: int | None = None
@@ -169,7 +169,7 @@ class Building:
         return together[:cut]
 
     def _candidates(self, part: Part, module: Module, mark: tuple[int, int], count: int) -> pl.DataFrame:
-        """Of a part the rows below the mark, at least `count` of them where there are so many: all that die with the first of these."""
+        """The last `count` rows of a part below the mark, or all, with those that die at the same time as the first of these."""
         rows = part.frame
         deaths = rows[module.death].to_numpy()
         low = self.state.windows.first_alive(module, rows, self.watermark)
@@ -188,7 +188,7 @@ def _last_death(part: Part, module: Module) -> int:
 
 
 def _after_equals(deaths: np.ndarray[Any, Any], hashes: np.ndarray[Any, Any], end: int) -> int:
-    """The end, moved behind all rows that are equal to the last one: rows that are alike are on one side of a mark."""
+    """The end of a slice of rows, moved on until no row behind it equals the last one in it: a mark must not part equal rows."""
     while end < len(deaths) and deaths[end] == deaths[end - 1] and hashes[end] == hashes[end - 1]:
         end += 1
     return end

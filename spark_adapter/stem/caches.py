@@ -60,7 +60,7 @@ class Caches:
             self._entries[cache.key].grow(made.drop([f"key{i}" for i in range(len(cache.columns))]))
 
     def of_entries(self, cache: Cached, rows: pl.DataFrame) -> pl.DataFrame:
-        """Those rows whose part of the key, as far as they have it yet, some entry has: no others need to be joined on."""
+        """The rows that agree with some entry in those columns of the key that they have by now: no others need to be joined further."""
         return self._entries[cache.key].with_entry(rows)
 
     def add(self, cache: Cached, rows: pl.DataFrame) -> None:

@@ -58,7 +58,7 @@ class Entries:
         return wanted.filter(pl.Series(~self._among_keys(wanted)))
 
     def with_entry(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Those rows whose part of the key, as far as they have it yet, some entry has."""
+        """The rows that agree with some entry in those columns of the key that they have by now."""
         known = [column for column in self.cache.columns if column in rows.columns]
         if not self._keys:
             return rows.clear()

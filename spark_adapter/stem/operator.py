@@ -43,7 +43,7 @@ from spark_adapter.stem.switching import Ways, settled, ways_of
 from spark_adapter.stem.tables import Ask, Tables, Whole
 from spark_adapter.stem.windows import Windows, least_watermark
 
-__all__ = ["Outcome", "evict", "work_off"]
+__all__ = ["Brought", "Outcome", "evict", "work_off"]
 
 PROFILED = 64  # rows that are sent through the steps of a cached segment in each batch, to measure what the cache hides
 
@@ -57,26 +57,28 @@ class Outcome:
     """When, in microseconds of event time, the next piece of state will be dead; None where none will by time alone."""
 
 
-def work_off(
-    program: Program,
-    grid: Grid,
-    cell: int,
-    store: Store,
-    arrivals: Mapping[str, pl.DataFrame],
-    watermark: int,
-    told: Sequence[Program | Whole] = (),
-    heard: Heard | None = None,
-    ask: Ask | None = None,
-) -> Generator[pl.DataFrame, None, Outcome]:
-    """Work off one batch: yields results as they are made. `arrivals` has per stream a frame with `ts` in microseconds, `h`, attributes and payload.
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What a batch brings to a cell."""
 
-    Rows with an event time below `watermark` are late: dropped and counted. Everything a later row cannot need is dropped too. State is written
-    when the last result has been taken. `told` are changes of the plan, and of tables, that came with this batch: in force before its first
-    row; rows of a table's version are arrivals under its name and number (see `tables`). `heard` is what the batch tells all cells, where
-    streams may be idle, `ask` reaches tables that are asked.
+    arrivals: Mapping[str, pl.DataFrame]
+    """By stream a frame with `ts` in microseconds, `h`, attributes and payload; so are the rows of a table's version, by its name and number (see
+    `tables`)."""
+    watermark: int
+    """Rows with an event time below it are late: dropped and counted."""
+    told: Sequence[Program | Whole] = ()
+    """Changes of the plan, and of tables: in force before the batch's first row."""
+    heard: Heard | None = None
+    """What the batch tells all cells, where streams may be idle."""
+
+
+def work_off(
+    program: Program, grid: Grid, cell: int, store: Store, brought: Brought, ask: Ask | None = None
+) -> Generator[pl.DataFrame, None, Outcome]:
+    """Work off one batch: yields results as they are made. State is written when the last result has been taken, without what no later row can
+    need. `ask` reaches tables that are asked.
     """
-    # wide: one per thing that a batch finds and that it brings
-    return _Batch(program, grid, cell, store, watermark, arrivals, told, heard, ask).work_off()
+    return _Batch(program, grid, cell, store, brought, ask).work_off()
 
 
 def evict(program: Program, grid: Grid, cell: int, store: Store, watermark: int) -> Outcome:
@@ -114,19 +116,8 @@ def _held(ways: Ways, grid: Grid, cell: int, state: State, watermark: int) -> di
 class _Batch:
     """One batch in one cell."""
 
-    # wide: one per thing that a batch finds and that it brings
-    def __init__(
-        self,
-        program: Program,
-        grid: Grid,
-        cell: int,
-        store: Store,
-        watermark: int,
-        arrivals: Mapping[str, pl.DataFrame],
-        told: Sequence[Program | Whole],
-        heard: Heard | None,
-        ask: Ask | None,
-    ) -> None:
+    def __init__(self, program: Program, grid: Grid, cell: int, store: Store, brought: Brought, ask: Ask | None) -> None:
+        arrivals, watermark, told, heard = brought.arrivals, brought.watermark, brought.told, brought.heard
         self.grid, self.cell, self.heard = grid, cell, heard
         notes = Notes.read(store.get(META))
         notes.batch += 1
@@ -278,7 +269,7 @@ class _Batch:
                     self.caches.add(cache, frame)
 
     def _captured(self, caches: Sequence[Any], frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-        """The frames as they are, after the caches have taken what they need of them."""
+        """Pass the frames on as they are, once the caches have taken what they need of each."""
         for frame in frames:
             for cache in caches:
                 self.caches.add(cache, frame)
@@ -375,7 +366,7 @@ class _Batch:
 
 
 def _timed(counts: Counts, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The frames, with the CPU that making them takes: what is done with one before the next is asked for is not counted."""
+    """Pass the frames on and count the CPU that making them takes, not what is done with one before the next is asked for."""
     while True:
         started = time.process_time()
         frame = next(frames, None)

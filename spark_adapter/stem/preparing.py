@@ -40,7 +40,7 @@ def ready(taken: Program, in_force: Program, notes: Notes) -> bool:
 
 
 def prepare(taken: Program, in_force: Program, state: State, own: float, left: float) -> float:
-    """Index pieces for the plan in force; the work that it was. `own` is the batch's own work, `left` the most that it may be."""
+    """Index pieces for the plan in force, and return how much work that was. `own` is the batch's own work, `left` the most that indexing may be."""
     notes, work, budget = state.notes, 0.0, min(left, max(INDEXED * AT_ONCE, SHARE * own))
     parts = {part.name: part for listed in state.old.values() for part in listed}
     lacking = [(piece, wanted) for piece, wanted in _lacking(taken, in_force, notes) if piece.name in parts]
@@ -56,7 +56,7 @@ def prepare(taken: Program, in_force: Program, state: State, own: float, left: f
 
 
 def remember(taken: Program, notes: Notes) -> None:
-    """Write down what the pieces are indexed by, when another plan's way is taken from now on."""
+    """Write down what the pieces are indexed by, before another plan's way is taken."""
     probed = _probed(taken)
     held = {piece.name for piece in notes.pieces}
     notes.indexed = {name: columns for name, columns in notes.indexed.items() if name in held}

@@ -152,7 +152,7 @@ class _Asking:
 
 
 def _stacked(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """New and old rows may have their columns in another order."""
+    """The columns of new rows and of old ones may stand in different orders."""
     if len(frames) == 1:
         return frames[0]
     columns = frames[0].columns

@@ -186,7 +186,7 @@ class Join:
 
     name: str
     output: str
-    """Key of the module of its output; of the root's, which is not kept, the same form."""
+    """Key of the module that keeps its output. The root's output is not kept; its key has the same form."""
     inputs: tuple[str, ...]
     """Those that flow, in the order of their routes, then tables."""
     routes: tuple[Route, ...]

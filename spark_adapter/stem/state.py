@@ -75,7 +75,7 @@ class Begun:
     mark: list[int] | None = None
     """Death and hash of the last row that was joined; None before the first."""
     per_row: float | None = None
-    """Work that a row of the input was, of those last taken."""
+    """How much work a row of the input was, on average of those last taken."""
     taken: int = 0
     """How many those were."""
 
@@ -303,7 +303,7 @@ class State:
                 self._unsaved.append((module, part, added))
 
     def age(self, key: str) -> None:
-        """What was added to a module so far is made of rows that were there before the batch: none of it is new."""
+        """Count nothing that was added to a module so far as new: it is made of rows that were there before the batch."""
         self.close(key)
         self.old[key] += self.new[key]
         self.new[key] = []

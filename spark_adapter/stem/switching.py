@@ -29,11 +29,11 @@ class Ways:
     """What a cell does in one batch."""
 
     taken: Program
-    """Makes the results."""
+    """The plan that makes the results."""
     in_force: Program
-    """The same, or what is built for."""
+    """The same plan, or the one that subresults and indexes are being made for."""
     held: tuple[Module, ...]
-    """What has rows, or may get some from the plan whose way is taken."""
+    """The modules that have rows, or that the plan whose way is taken may give some."""
 
     @property
     def building(self) -> bool:

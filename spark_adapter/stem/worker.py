@@ -208,7 +208,7 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         import polars as pl
 
         from spark_adapter.stem.frames import decode
-        from spark_adapter.stem.operator import work_off
+        from spark_adapter.stem.operator import Brought, work_off
         from spark_adapter.stem.text import told as told_by
 
         if self.reaches and self.ask is None:
@@ -232,7 +232,8 @@ class CellProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is not 
         store = self._store(cell)
         if self.agreement:
             _agree(store, self.agreement)
-        batch = work_off(self.program, self.grid, cell, store, arrivals, _watermark(timerValues), changed, _heard(told), self.ask)
+        brought = Brought(arrivals, _watermark(timerValues), changed, _heard(told))
+        batch = work_off(self.program, self.grid, cell, store, brought, self.ask)
         outcome = yield from _handed_out(batch, store.shelf)
         yield self._noted(store, outcome)
 

@@ -25,7 +25,6 @@ from models.request import Costs
 from solvers.allocation.grepp import grepp
 from solvers.allocation.heuristics import HEURISTICS
 from solvers.allocation.in_plans import share_out
-from solvers.allocation.jaqpot import jaqpot
 from solvers.allocation.joint import joint
 from solvers.model.cost import CostModel
 from solvers.model.graph import join_graph
@@ -195,9 +194,9 @@ def covers(plans: int) -> Covers:
                 if case.hopeless:
                     hopeless += 1
                     continue
-                least = joint(2.0 * case.saturation[0], case.paths, case.required).cover_cost
+                least, greedy = case.covers
                 shares.append(100 * least / case.saturation[0])
-                above.append(jaqpot(2.0 * case.saturation[0], case.paths, case.required)[1] / least - 1.0)
+                above.append(greedy / least - 1.0)
             if shares:
                 series.setdefault(name, []).append((tolerance, statistics.mean(shares)))
     return Covers(series, above, hopeless, count)

@@ -42,7 +42,7 @@ import spark_adapter
 from models.bindings import Bindings
 from models.plan import Plan
 from spark_adapter.stem.engine import OBSERVED
-from spark_adapter.stem.operator import work_off
+from spark_adapter.stem.operator import Brought, work_off
 from spark_adapter.stem.program import Program
 from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.shares import choose_grid
@@ -102,7 +102,7 @@ class Alone:
             watermark = self.latest - DISORDER * SECOND if self.latest >= 0 else -1
             self.latest = min(int(frame["ts"].max()) for frame in arrivals.values())
             began = time.perf_counter()
-            _, outcome = drained(work_off(self.program, self.grid, 0, self.store, arrivals, watermark // 1000 * 1000, self.told))
+            _, outcome = drained(work_off(self.program, self.grid, 0, self.store, Brought(arrivals, watermark // 1000 * 1000, self.told)))
             self.told = []
             seconds = time.perf_counter() - began
             yield _figure(seconds, seconds, [outcome.statistics])

@@ -46,7 +46,7 @@ from models.plan import Plan
 from models.request import Costs, PlanRequest
 from solvers.planner import plan as planned
 from spark_adapter.calibrate import RUNS, Batches, Observation, Run, calibration_of, observed, plan_of, write
-from spark_adapter.stem.operator import work_off
+from spark_adapter.stem.operator import Brought, work_off
 from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.shares import Grid
 from spark_adapter.stem.statistics import Measured
@@ -90,7 +90,7 @@ def _lines(run: Run) -> list[dict[str, Any]]:
                 hashes = rng.integers(-(2**63), 2**63 - 1, len(frame))
                 arrivals[stream.name] = pl.DataFrame({"ts": ts, "h": hashes, **used, f"{stream.name}/0": frame["x"]})
             watermark = 1_000_000_000_000_000 + batch * SECOND if batch else -1
-            _, outcome = drained(work_off(program, Grid(()), 0, store, arrivals, watermark))
+            _, outcome = drained(work_off(program, Grid(()), 0, store, Brought(arrivals, watermark)))
             lines.append(json.loads(json.dumps(measured.add([outcome.statistics]))))
     return lines
 
@@ -110,7 +110,7 @@ def operator_cpu(plan: Plan, flows: Mapping[str, Flow], seconds: float, batches:
         start, end = (EPOCH + round(k * seconds / batches * SECOND) for k in (n, n + 1))
         arrivals = {name: frame.filter(pl.col("ts").is_between(start, end, closed="left")) for name, frame in data.items()}
         began = time.process_time()
-        results, _ = drained(work_off(program, Grid(()), 0, store, arrivals, start))
+        results, _ = drained(work_off(program, Grid(()), 0, store, Brought(arrivals, start)))
         used += time.process_time() - began
         made += sum(frame.height for frame in results)
     return used, made

@@ -40,7 +40,7 @@ from solvers.planner import plan as planned
 from spark_adapter.adapt import Adapting
 from spark_adapter.decisions import DECISIONS, read_decisions
 from spark_adapter.pipeline import STATISTICS
-from spark_adapter.run import Adaptation, run
+from spark_adapter.run import Adaptation, Options, run
 from tests.spark_adapter.drift import Drift, found
 from tests.spark_adapter.in_process import InProcess
 
@@ -66,7 +66,7 @@ def on_spark(drift: Drift, folder: Path, plan: Plan, adaptation: Adaptation | No
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     said = io.StringIO()
-    code = run(plan, drift.bindings(folder, out), "stem", said, adaptation=adaptation)
+    code = run(plan, drift.bindings(folder, out), said, Options(adaptation=adaptation))
     assert code == 0, said.getvalue()
     lines = [json.loads(line) for line in (out / "checkpoint" / STATISTICS).read_text().splitlines()]
     decisions = read_decisions((out / "checkpoint" / DECISIONS).read_text())

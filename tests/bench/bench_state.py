@@ -39,7 +39,7 @@ import polars as pl
 import spark_adapter
 from solvers.planner import plan as planned
 from spark_adapter.pipeline import STATISTICS, Pipeline
-from spark_adapter.stem.operator import work_off
+from spark_adapter.stem.operator import Brought, work_off
 from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.shares import choose_grid
 from tests.bench.bench_stem import DISORDER, EPOCH, Flow, bindings_of, request_of, tree_cpu
@@ -148,7 +148,7 @@ def by_operator(window: float, fill: float, batches: int) -> Figures:
         if measured and not figures.seconds:
             figures.filled = time.monotonic() - began
         at, used = time.perf_counter(), time.process_time()
-        _, outcome = drained(work_off(program, grid, 0, store, arrivals, watermark // 1000 * 1000))
+        _, outcome = drained(work_off(program, grid, 0, store, Brought(arrivals, watermark // 1000 * 1000)))
         if measured:
             figures.seconds.append(time.perf_counter() - at)
             figures.cpu += (time.process_time() - used) / batches

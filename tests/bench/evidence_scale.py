@@ -15,7 +15,7 @@ import polars as pl
 from models.plan import Plan
 from models.request import PlanRequest
 from solvers.planner import plan as planned
-from spark_adapter.stem.operator import work_off
+from spark_adapter.stem.operator import Brought, work_off
 from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.shares import Grid, choose_grid, copied
 from tests.bench.bench_stem import CHAIN, Flow, request_of
@@ -175,7 +175,7 @@ def _cells(flows: Mapping[str, Flow], seconds: float, batch: float, warm: float)
         for batch_rows, watermark in batches:
             for k, arrived in enumerate(placed(batch_rows, grid)):
                 began = time.process_time()
-                found, outcome = drained(work_off(program, grid, k, stores[k], arrived, watermark))
+                found, outcome = drained(work_off(program, grid, k, stores[k], Brought(arrived, watermark)))
                 if watermark >= warm * SECOND:
                     cpu[k] += time.process_time() - began
                 held[k] = float(sum(held for _, held in outcome.statistics["states"].values()))

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from models.plan import Plan
 from models.request import Query
-from spark_adapter.stem.operator import Outcome, evict, work_off
+from spark_adapter.stem.operator import Brought, Outcome, evict, work_off
 from spark_adapter.stem.program import Program, Stream, Table
 from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.relayout import emptied, filled, placed
@@ -169,7 +169,7 @@ class Cells:
             if not arrivals and not self._told and not (heard and frames):
                 self.outcomes.append(evict(self.program, self.grid, cell, store, watermark))
                 continue
-            worked = work_off(self.program, self.grid, cell, store, arrivals, watermark, self._told, heard if frames else None, self.ask)
+            worked = work_off(self.program, self.grid, cell, store, Brought(arrivals, watermark, self._told, heard if frames else None), self.ask)
             results, outcome = drained(worked)
             self.outcomes.append(outcome)
             self.slices += [frame.height for frame in results]

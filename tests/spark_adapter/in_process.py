@@ -12,7 +12,7 @@ import polars as pl
 
 from models.plan import Plan
 from spark_adapter.overload import BatchTime
-from spark_adapter.stem.operator import work_off
+from spark_adapter.stem.operator import Brought, work_off
 from spark_adapter.stem.program import Program
 from spark_adapter.stem.programming import program_of
 from spark_adapter.stem.shares import Grid
@@ -132,7 +132,7 @@ class InProcess:
         read = {f"{name}{VERSION}1": rows for name, rows in read_now.items()}
         told: list[Program | Whole] = [*self._told, *(Whole(name, 1) for name in read_now)]
         began = time.process_time()
-        results, outcome = drained(work_off(self._program, Grid(()), 0, self._store, {**let_in, **read}, watermark, told))
+        results, outcome = drained(work_off(self._program, Grid(()), 0, self._store, Brought({**let_in, **read}, watermark, told)))
         cpu = time.process_time() - began
         self._told = ()
         if self.door is not None:

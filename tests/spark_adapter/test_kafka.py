@@ -23,7 +23,7 @@ from spark_adapter.errors import BindingError
 from spark_adapter.kafka import brokers
 from spark_adapter.kafka.topics import ID_HEADER
 from spark_adapter.profile import read_stretch
-from spark_adapter.run import run
+from spark_adapter.run import Options, run
 from spark_adapter.sources import read_batches, read_inputs
 from spark_adapter.stem.engine import UNBOUNDED, settings
 from tests.spark_adapter.kafka import Topics, as_json, headers
@@ -36,6 +36,7 @@ pytestmark = pytest.mark.spark
 QUERY = make_query({"a": 6, "b": 4, "c": 5}, ["a.x = b.x", "b.y = c.y"])
 NAMES = [stream.name for stream in QUERY.streams]
 SHAPES: dict[str, Shape] = {"native": [["a", "b"], "c"], "stem": ["a", "b", "c"]}
+NATIVE = Options(engine="native")
 DDL = "id BIGINT, ts TIMESTAMP, x BIGINT, y BIGINT, z BIGINT"
 TIME = {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-micros"}}
 AVRO = {"type": "record", "name": "row", "fields": [TIME, *({"name": name, "type": "long"} for name in ("id", "x", "y"))]}
@@ -170,7 +171,7 @@ def test_a_bad_record_ends_the_pipeline_or_goes_to_a_topic_if_that_is_asked_for(
     topics.send("bad-b", numbered(7), (0,))
     out = io.StringIO()
     bindings = pair(topics, "bad", tmp_path / "topic", a={"on_bad": {"topic": "bad-letters"}})
-    assert run(PAIR, Bindings.model_validate(bindings), "native", out) == 0
+    assert run(PAIR, Bindings.model_validate(bindings), out, NATIVE) == 0
     assert sorted((line["a"], line["b"]) for line in written(tmp_path / "topic")) == [(1, 7), (2, 7)]
     assert "; 2 records did not decode" in out.getvalue()
     found = [(message.value(), headers(message)) for message in topics.read("bad-letters")]
@@ -178,7 +179,7 @@ def test_a_bad_record_ends_the_pipeline_or_goes_to_a_topic_if_that_is_asked_for(
     assert found == [(b"{", where | {"watersmeet-offset": b"1"}), (b"null", where | {"watersmeet-offset": b"3"})]
 
     out = io.StringIO()
-    assert run(PAIR, Bindings.model_validate(pair(topics, "bad", tmp_path / "fail", a={"on_bad": "fail"})), "native", out) == 1
+    assert run(PAIR, Bindings.model_validate(pair(topics, "bad", tmp_path / "fail", a={"on_bad": "fail"})), out, NATIVE) == 1
     told = [line for line in out.getvalue().splitlines() if line.startswith("the pipeline failed")]
     what = "partition 0 offset 1, does not decode: the value is not json of the schema that a is bound with (on_bad: fail)"
     assert told == [f"the pipeline failed: a record of topic bad-a, {what}"]
@@ -189,17 +190,17 @@ def test_what_retention_has_deleted_is_said_before_the_start_with_the_choices(to
     for name in ("old-a", "old-b"):
         topics.send(name, numbered(1, 2), (0,))
     bindings = pair(topics, "old", tmp_path)
-    assert run(PAIR, Bindings.model_validate(bindings), "native", io.StringIO()) == 0
+    assert run(PAIR, Bindings.model_validate(bindings), io.StringIO(), NATIVE) == 0
     topics.send("old-a", numbered(3, 4), (0,))
     topics.forget("old-a", 0, 3)
     with pytest.raises(BindingError) as raised:
-        run(PAIR, Bindings.model_validate(bindings), "native", io.StringIO())
+        run(PAIR, Bindings.model_validate(bindings), io.StringIO(), NATIVE)
     ((pointer, sentence),) = raised.value.faults
     assert pointer == "/streams/a/source"
     assert sentence.startswith("the checkpoint goes on at offset 2 of partition 0 of topic old-a, but its records before 3 have been deleted")
     assert 'failOnDataLoss: "false"' in sentence
     bindings["streams"]["a"]["source"]["options"]["failOnDataLoss"] = "false"
-    assert run(PAIR, Bindings.model_validate(bindings), "native", io.StringIO()) == 0
+    assert run(PAIR, Bindings.model_validate(bindings), io.StringIO(), NATIVE) == 0
     assert {line["a"] for line in written(tmp_path)} == {1, 2, 4}
 
 

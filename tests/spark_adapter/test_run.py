@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from models.bindings import Bindings
 from spark_adapter.documents import read_plan
-from spark_adapter.run import run
+from spark_adapter.run import Options, run
 from tests.spark_adapter.cells import with_shares
 from tests.spark_adapter.nested_loop import Row, nested_loop
 from tests.spark_adapter.plans import bindings_of, make_plan, make_query, moment, write_stream
@@ -32,7 +32,7 @@ def bound(folder: Path) -> Bindings:
 
 def test_a_native_run_counts_its_rows_and_remembers_its_plan(spark: SparkSession, tmp_path: Path) -> None:
     out = io.StringIO()
-    assert run(PLAN, bound(tmp_path), "native", out) == 0
+    assert run(PLAN, bound(tmp_path), out, Options(engine="native")) == 0
     lines = out.getvalue().splitlines()
     assert lines[0].startswith("batch 0 | ")
     assert lines[-3].startswith("in     80 rows")
@@ -47,7 +47,7 @@ def test_a_run_that_sheds_says_what_it_sheds_before_it_starts_batch_by_batch_and
     plan = with_shares(PLAN, {("join-1", "a", 0): 0.5, ("join-1", "b", 0): 0.5}, admitted=0.8)
     bindings = bindings_of(tmp_path, dict.fromkeys(ROWS, "ts TIMESTAMP, x BIGINT"))
     out = io.StringIO()
-    assert run(plan, bindings, "stem", out, shed=True) == 0
+    assert run(plan, bindings, out, Options(shed=True)) == 0
     lines = out.getvalue().splitlines()
     assert lines[0].startswith("shedding load: 20 % of every stream's rows are not let in, 50 % of the probes of a into b (join-1) are not made")
     assert lines[1].startswith("2 cells; copies multiply what the plan keeps by 1.00:")
@@ -66,6 +66,6 @@ def test_a_run_that_fails_says_why_and_ends_with_1(spark: SparkSession, tmp_path
     document = bound(tmp_path).model_dump(mode="json", by_alias=True)
     document["streams"]["a"]["columns"] = {"x": "CAST(concat('x', x) AS BIGINT)"}
     out = io.StringIO()
-    assert run(PLAN, Bindings.model_validate(document), "native", out) == 1
+    assert run(PLAN, Bindings.model_validate(document), out, Options(engine="native")) == 1
     last = out.getvalue().splitlines()[-1]
     assert last.startswith("the pipeline failed: ") and "x0" in last

@@ -12,7 +12,7 @@ from models.plan import Plan
 from models.request import PlanRequest
 from solvers.planner import plan as planned
 from spark_adapter.errors import SheddingError
-from spark_adapter.run import run
+from spark_adapter.run import Options, run
 from spark_adapter.shedding import check_shed, shed_by
 from tests.spark_adapter.cells import with_shares
 from tests.spark_adapter.plans import bindings_of, make_plan, make_query
@@ -69,7 +69,7 @@ def test_run_refuses_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureF
     """A master that does not exist would fail to start."""
     plan, bindings = with_shares(PLAN, {STEPS[0]: 0.5}), bindings_of(tmp_path, dict.fromkeys("rst", "x BIGINT, y BIGINT, ts TIMESTAMP"))
     with pytest.raises(SheddingError):
-        run(plan, bindings, master="nowhere")
+        run(plan, bindings, options=Options(master="nowhere"))
     (tmp_path / "plan.json").write_text(plan.model_dump_json(by_alias=True))
     (tmp_path / "bindings.json").write_text(json.dumps(bindings.model_dump(mode="json", by_alias=True)))
     files = [str(tmp_path / name) for name in ("plan.json", "bindings.json")]

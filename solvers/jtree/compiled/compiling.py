@@ -3,12 +3,19 @@
 Compiling takes a minute, loading what was compiled a second. numba keeps it beside the source or in the home folder, and raises where it may
 write to neither, as for a system user in a container. Then it is kept in a folder of ours for temporary files; what lies there is executed, so
 only if the folder is this user's own and nobody else may write to it. Where there is no such folder either, every process compiles for itself.
+
+Compiled code holds the code of the functions it calls and the values of the constants it names. numba by itself compiles a function again only when
+the function's own file has changed. Here it does so when that file has changed, or a file of this room that it imports, or one that those import
+in turn, or the tolerances. A test holds compiled functions to using nothing from elsewhere.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import stat
+import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -17,6 +24,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core.caching import InTreeCacheLocator, UserProvidedCacheLocator, UserWideCacheLocator
 from numpy.typing import NDArray
 
 __all__ = ["Flags", "Floats", "Ints", "compiled", "inlined", "making", "njit", "released"]
@@ -26,9 +34,40 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
+TOLERANCES = "solvers.common.tolerances"
+"""The one module outside this room whose constants compiled functions use."""
+IMPORT = re.compile(rb"^from ([\w.]+) import ", re.MULTILINE)
+
+
+class _Stamped:
+    """Says to numba what a cached function was compiled from: it is compiled again where that has changed."""
+
+    def __init__(self, function: Callable[..., object], file: str) -> None:
+        super().__init__(function, file)  # type: ignore[call-arg]
+        self._module = function.__module__
+
+    def get_source_stamp(self) -> bytes:
+        return _stamp(self._module)
+
+
+class Provided(_Stamped, UserProvidedCacheLocator):  # type: ignore[misc]
+    """In the folder that NUMBA_CACHE_DIR names, or ours."""
+
+
+class Beside(_Stamped, InTreeCacheLocator):  # type: ignore[misc]
+    """Beside the source."""
+
+
+class AtHome(_Stamped, UserWideCacheLocator):  # type: ignore[misc]
+    """In the user's home."""
+
+
+LOCATORS = ",".join(f"{__name__}.{place.__name__}" for place in (Provided, Beside, AtHome))
+
 
 def njit(function: F, **options: Any) -> F:
     """The function, compiled when it is first called, or loaded where it was compiled before."""
+    numbas_own, numba.config.CACHE_LOCATOR_CLASSES = numba.config.CACHE_LOCATOR_CLASSES, LOCATORS
     try:
         return cast(F, numba.njit(cache=True, **options)(function))
     except RuntimeError:  # no place for the cache
@@ -37,6 +76,8 @@ def njit(function: F, **options: Any) -> F:
             return cast(F, numba.njit(**options)(function))
         numba.config.CACHE_DIR = str(folder)
         return cast(F, numba.njit(cache=True, **options)(function))
+    finally:
+        numba.config.CACHE_LOCATOR_CLASSES = numbas_own
 
 
 def compiled(function: F) -> F:
@@ -62,6 +103,30 @@ def inlined(function: F) -> F:
 def making(function: F) -> F:
     """The same as `released` for functions that make arrays: references are counted."""
     return njit(function, nogil=True, error_model="numpy", _nrt=True)
+
+
+@cache
+def _stamp(module: str) -> bytes:
+    """A digest of this module's file, of those it imports from its own package, of those that they import from there, and of the tolerances."""
+    package = module.rpartition(".")[0]
+    found: dict[str, bytes] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name], imported = _read(name)
+            waiting += [other for other in imported if other == TOLERANCES or other.rpartition(".")[0] == package]
+    digest = hashlib.sha256()
+    for name in sorted(found):
+        digest.update(found[name])
+    return digest.digest()
+
+
+@cache
+def _read(module: str) -> tuple[bytes, tuple[str, ...]]:
+    """The digest of a module's file, and the modules that it imports."""
+    text = Path(str(sys.modules[module].__file__)).read_bytes()
+    return hashlib.sha256(text).digest(), tuple(name.decode() for name in IMPORT.findall(text))
 
 
 @cache

@@ -23,13 +23,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from solvers.common.tolerances import TIED
 from solvers.jtree.compiled.compiling import Floats, Ints, making, released
 from solvers.jtree.compiled.cost import Prices, binary_excess, keeping_in_mjoin, rounded, scanning, stepping, weights_of
 from solvers.jtree.compiled.sets import Sets, find, lowest, place_of, popcount
 from solvers.jtree.compiled.tables import connected_sets
 from solvers.jtree.table_sizes import HASTY_SETS
 from solvers.model.cost import CostModel
-from solvers.model.probe_order import TIED
 
 __all__ = [
     "DENSE_INPUTS",

@@ -236,24 +236,18 @@ def predicates_of(place: Ints, ends: Ints, selectivities: Floats) -> tuple[Predi
     return Predicates(edge_masks, selectivities, edges_of, first_edge), neighbours, equal_neighbours
 
 
-# wide: each array crosses into compiled code as it is; a tuple of them would cost its own crossing, in searches of 0.1 ms
 @making
 def tables(
-    order: Ints,
-    of_streams: Floats,
-    ends: Ints,
-    selectivities: Floats,
-    observed: Ints,
-    observed_selectivity: Floats,
-    limit: int,
-    weights: Weights,
+    order: Ints, of_streams: Floats, ends: Ints, observed: Ints, all_selectivities: Floats, limit: int, weights: Weights
 ) -> tuple[Sets, Floats]:
-    """All of `Sets` from figures of the streams (all tuples, all 1/T, all bytes, all rates), predicates (each two ends and whether an equality)
-    and observed sub-joins; and the streams' floors.
+    """All of `Sets`, and the streams' floors, from figures of the streams (all tuples, all 1/T, all bytes, all rates), predicates (each two ends and
+    whether an equality), observed sub-joins, and the selectivities of the predicates, then of the sub-joins. They come as few arrays: each costs its
+    own crossing into compiled code, in searches of 0.1 ms.
 
     Streams are numbered as in `order`; where that is empty, as `dear_first` has them. No sets at all where there are more than the limit.
     """
-    n = of_streams.size // 4
+    n, edges = of_streams.size // 4, ends.size // 3
+    selectivities, observed_selectivity = all_selectivities[:edges], all_selectivities[edges:]
     if order.size == 0:
         order = dear_first(of_streams[:n], of_streams[n : 2 * n], ends, selectivities, observed, observed_selectivity)
     place = np.empty(n, np.int64)
@@ -310,9 +304,8 @@ def sets_and_floors(model: CostModel, component: int, limit: int = MAX_SETS, ord
         np.arange(len(streams)) if order is None else order,
         np.array(figures),
         np.array(ends, np.int64),
-        np.array(selectivities, np.float64),
         np.array([mask if whole else sum(1 << place[i] for i in bits(mask)) for mask, _ in observed], np.int64),
-        np.array([selectivity for _, selectivity in observed], np.float64),
+        np.array([*selectivities, *(selectivity for _, selectivity in observed)], np.float64),
         limit,
         weights_of(model.costs),
     )

@@ -35,6 +35,8 @@ from solvers.model.point import Caps, Point
 
 __all__ = ["with_tables"]
 
+START = 0.4  # of the time, for what a walk or a program starts from
+
 Moves = Callable[[CostModel, Shape], Iterator[Shape]]
 
 
@@ -56,7 +58,7 @@ def _cp_sat(problem: Problem, deadline: Deadline) -> Found:
     from solvers.jtree.tables.cp_sat import program_with_tables
 
     refuse_headroom(problem)
-    start = _two_layer(problem, deadline.share(0.4)).points
+    start = _two_layer(problem, deadline.share(START)).points
     return solved(problem, start, lambda limits: program_with_tables(problem.model, limits, deadline), deadline)
 
 
@@ -157,7 +159,7 @@ def _state_selection(problem: Problem, deadline: Deadline) -> Found:
 
 
 def _two_layer(problem: Problem, deadline: Deadline) -> Found:
-    binary, _ = _binary_points(problem, deadline.share(0.4))
+    binary, _ = _binary_points(problem, deadline.share(START))
     met = _walk(problem, binary, (_dissolved,), deadline.share(0.5)) + _walk(problem, _widest(problem, deadline), (_grouped,), deadline)
     return heuristic(problem, met, "the trees met from the binary tree and from the mjoin", deadline, complete=not deadline.expired())
 

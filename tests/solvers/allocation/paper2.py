@@ -17,6 +17,8 @@ from solvers.allocation.heuristics import HEURISTICS, Heuristic
 from solvers.allocation.jaqpot import jaqpot
 from solvers.allocation.joint import joint
 from solvers.allocation.productivity import Path, Step, path_of_steps
+from solvers.cover.exact import continuous_cover
+from solvers.cover.greedy import CoverPath, greedy_cover
 from solvers.jtree.search import make_join
 from solvers.model.cost import CostModel, PricedTree
 from solvers.model.graph import join_graph
@@ -86,6 +88,13 @@ class Case:
         """Resources and throughput at full load."""
         return math.fsum(path.limit * path.resources for path in self.paths), math.fsum(path.limit * path.output for path in self.paths)
 
+    @property
+    def covers(self) -> tuple[float, float]:
+        """What the least cover takes, and what JAQPOT's greedy one does."""
+        paths = [CoverPath(path.name, path.resources, path.covers, path.limit) for path in self.paths]
+        greedy = greedy_cover(self.required, paths)
+        return continuous_cover(self.required, paths).cost, math.fsum(path.cost * amount for path, amount in zip(paths, greedy, strict=True))
+
     def results(self, units: list[float]) -> float:
         return math.fsum(path.output * amount for path, amount in zip(self.paths, units, strict=True))
 
@@ -93,7 +102,7 @@ class Case:
         """Results per second of every policy; JAQPOT and the joint optimum keep freshness as far as there is capacity."""
         result = {
             "joint optimum": self.results(joint(capacity, self.paths, self.required).units),
-            "JAQPOT": self.results(jaqpot(capacity, self.paths, self.required)[0]),
+            "JAQPOT": self.results(jaqpot(capacity, self.paths, self.required)),
         }
         for name, heuristic in heuristics.items():
             result[POLICIES[name]] = math.fsum(heuristic(capacity, self.paths).output)

@@ -21,6 +21,8 @@ from solvers.allocation.freshness import (
 )
 from solvers.allocation.joint import joint
 from solvers.allocation.productivity import Path, PlanPaths, paths_of_plan, results_of
+from solvers.cover.exact import continuous_cover
+from solvers.cover.greedy import CoverPath
 from solvers.model.graph import bits
 from tests.graphs import SHAPES, random_graph
 from tests.solvers.allocation.plans import plan_paths, priced_plan
@@ -87,13 +89,14 @@ def test_cover_and_joint_optimum_equal_the_linear_program() -> None:
             )
             for i, cpu in enumerate(plan.cpu)
         ]
-        together = joint(budget, table, {f"{j}": renewals for j, renewals in enumerate(refresh.renewals)})
-        assert least == pytest.approx(together.cover_cost, rel=1e-6, abs=1e-18)
+        required = {f"{j}": renewals for j, renewals in enumerate(refresh.renewals)}
+        program = continuous_cover(required, [CoverPath(path.name, path.resources, path.covers, path.limit) for path in table])
+        assert least == pytest.approx(program.cost, rel=1e-6, abs=1e-18)
         for renewals, stay in zip(refresh.renewals, residences(plan, cover), strict=True):
             assert renewals == 0.0 or stay <= 1.0 / renewals * (1 + 1e-9)
         if least <= budget:
             shares = joint_shares(plan, budget, cover)
-            assert _renewals(plan, shares) == pytest.approx(_renewals(plan, together.units), rel=1e-6)
+            assert _renewals(plan, shares) == pytest.approx(_renewals(plan, joint(budget, table, required).units), rel=1e-6)
             assert cpu_of(plan, shares) <= budget * (1 + 1e-9)
             assert all(now >= before - 1e-12 for now, before in zip(shares, cover, strict=True))
 

@@ -149,7 +149,7 @@ def test_times_nothing_is_nothing() -> None:
 
 
 def arrays_of(model: CostModel, component: int) -> tuple[Floats, Ints, Floats, Ints, Floats]:
-    """A component as `tables` takes it: figures of its streams, ends and selectivities of predicates, observed sets and theirs."""
+    """A component as what makes up `tables` takes it: figures of its streams, ends and selectivities of predicates, observed sets and theirs."""
     graph, streams = model.graph, positions(component)
     place = {stream: k for k, stream in enumerate(streams)}
     figures = (graph.window_tuples, [1.0 / t for t in graph.window_seconds], graph.tuple_bytes, graph.rates)
@@ -263,7 +263,8 @@ def test_tables_are_empty_above_the_limit_and_follow_the_order_given() -> None:
     sets = connected_sets(model, 63, many)
     assert sets is not None and sets.order.tolist() == list(range(6))
     order = ints([5, 3, 1, 0, 2, 4])
-    made, _ = tables(order, *arrays_of(model, 63), 1 << 20, weights_of(model.costs))
+    of_streams, ends, selectivities, observed, measured = arrays_of(model, 63)
+    made, _ = tables(order, of_streams, ends, observed, np.concatenate([selectivities, measured]), 1 << 20, weights_of(model.costs))
     assert_tables(made, Reference(query, Costs()), order.tolist())
 
 
