@@ -219,7 +219,8 @@ class CostModel:
         """The figures of one join over inputs with these sets of streams, probed in these orders, some of its tables `asked`.
 
         `sizes` holds the sizes that are known already and takes up the new ones. In a large graph each size is computed from the one before it
-        in the pipeline, which takes constant time; in a small graph from the set itself, so that a join costs the same in every tree.
+        in the pipeline, which takes constant time; in a small graph from the set itself, so that a join costs the same in every tree. Both sides
+        of a binary join check the same predicates.
         """
         costs, graph, binary = self.costs, self.graph, len(blocks) == 2
         probe, join, sizes = costs.probe, costs.join, {} if sizes is None else sizes
@@ -243,7 +244,6 @@ class CostModel:
             probes = []
             for target in order:
                 block = blocks[target]
-                # Both sides of a binary join check the same.
                 predicates = pipelines[0].probes[0].predicates if binary and k and pipelines[0].probes else graph.between(visited, block)
                 index = indexes.get(block) if indexes else None
                 if index is not None:
