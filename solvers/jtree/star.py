@@ -88,7 +88,7 @@ def best_of_star(model: CostModel, deadline: Deadline, cap: float = math.inf) ->
     shape = _shape(hub, leaves, labels, place)
     point = point_of(model, tree_of_joins(shape, lambda blocks: best_orders(model, blocks)[0]))
     limits[0] = labels.cpu[place] / SUMMED_DOWN
-    least = _searched(kinds._replace(floors=_floors(ledger, hub, leaves, kinds)), limits, deadline)
+    least = _searched(kinds._replace(floors=_floors(ledger, leaves, kinds)), limits, deadline)
     if least is None:
         return None
     bound = ledger.common + float(least[0].cpu[least[1]]) * SUMMED_DOWN
@@ -145,7 +145,7 @@ def _sets(kinds: Leaves) -> int:
     return math.prod(count + 1 for count in many)
 
 
-def _floors(ledger: Ledger, hub: int, leaves: list[int], kinds: Leaves) -> Floats:
+def _floors(ledger: Ledger, leaves: list[int], kinds: Leaves) -> Floats:
     """What keeping each leaf costs at least in any join, and a tuple of a hub's set."""
     graph, weights = ledger.model.graph, ledger.weights
     smallest = float(np.prod(np.minimum(kinds.growth, 1.0))) * kinds.hub[0] * kinds.hub[1]

@@ -98,7 +98,7 @@ def test_grow_and_whole_cost_and_join_room_have_the_price_of_the_model_and_floor
         paid += 2 * len(outer) * model.costs.step
         wanted = best_join(model, blocks).cpu
         costs = []
-        for own in (star, star._replace(floors=_floors(ledger, 0, leaves, star))):
+        for own in (star, star._replace(floors=_floors(ledger, leaves, star))):
             growing = join_room(len(leaves))
             growing.figures[0] = 0.0, pace, 1.0, 0.0, model.tuple_bytes(mask)
             for m, leaf in enumerate(outer):
