@@ -15,7 +15,7 @@ and B.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from models.request import Costs
 from solvers.common.errors import BindError, RangeError
 from solvers.model.graph import SMALL, JoinGraph, Offer, bits
 from solvers.model.operations import keeping, least_keeping, least_steps, scanning, stepping, times, total
-from solvers.model.tree import Asked, Join, Tree, joins, leaf_mask
+from solvers.model.tree import BOTH, Asked, Join, Tree, joins, leaf_mask
 
 __all__ = [
     "WIDE",
@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 
+_new = tuple.__new__  # of a named tuple, whose own way there is a function of Python: a plan has hundreds of terms
 WIDE = 16  # inputs of a join in a large graph from which its figures are computed over arrays
 DEAR = 1.0  # CPU-seconds a tuple: no cost above this was ever measured, so where figures are out of range such a cost is named before sizes are
 
@@ -68,21 +69,18 @@ class PricedProbe(NamedTuple):
     """Whether the target is a table that is asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class PricedPipeline:
+class PricedPipeline(NamedTuple):
     probes: Sequence[PricedProbe]
 
 
-@dataclass(frozen=True, slots=True)
-class PricedState:
+class PricedState(NamedTuple):
     indexed: bool
     cpu: float
     kept: bool = True
     """False of a table that is asked, and of a stream that nobody probes because all others are tables."""
 
 
-@dataclass(frozen=True, slots=True)
-class PricedJoin:
+class PricedJoin(NamedTuple):
     """One join with its figures; states and pipelines by input position."""
 
     blocks: tuple[int, ...]
@@ -128,12 +126,30 @@ class PricedTree:
 def _exact_sum(values: list[float]) -> tuple[float, ...]:
     """A few numbers with exactly the same sum: the sum as a double, then the rest as a double, until no rest is left."""
     parts: list[float] = []
-    rest = total(values)
-    while rest and math.isfinite(rest):
-        parts.append(rest)
-        values.append(-rest)
-        rest = total(values)
+    try:
+        rest = math.fsum(values)
+        while rest and math.isfinite(rest):
+            parts.append(rest)
+            values.append(-rest)
+            rest = math.fsum(values)
+    except OverflowError:
+        rest = math.inf
     return (*parts, rest) if rest else tuple(parts)
+
+
+def _joined(
+    of: tuple[Sequence[int], Sequence[Sequence[int]]],
+    states: Iterable[PricedState],
+    pipelines: Iterable[PricedPipeline],
+    terms: Sequence[Term],
+    steps: float,
+    asked: Asked = (),
+) -> PricedJoin:
+    """A join of these inputs in these orders with all of its figures."""
+    blocks, orders = of
+    exact = _exact_sum([term.value for term in terms])
+    cpu = exact[0] if exact else 0.0
+    return PricedJoin(tuple(blocks), tuple(map(tuple, orders)), tuple(states), tuple(pipelines), cpu, tuple(terms), exact, steps, asked)
 
 
 class CostModel:
@@ -146,6 +162,8 @@ class CostModel:
         """Another model that decides which states of binary joins are indexed: a plan whose rates change keeps the choices it was made with."""
         self.best_joins: dict[tuple[int, ...], PricedJoin] = {}
         """Filled by `probe_order.best_join`: priced joins by their inputs."""
+        self.derived: dict[int, object] = {}
+        """What searches keep of it, by connected part."""
         self._per_second: dict[int, float] = {}
         self._bytes: dict[int, float] = {}
         self._state_bytes: dict[int, float] = {}
@@ -162,7 +180,8 @@ class CostModel:
         """Σ_{i∈S} 1/T_i: rate(S) per live tuple of S."""
         value = self._per_second.get(mask)
         if value is None:
-            value = self._per_second[mask] = total([1.0 / self.graph.window_seconds[i] for i in bits(mask)])
+            windows = self.graph.window_seconds
+            value = self._per_second[mask] = total([1.0 / windows[i] for i in bits(mask)])
         return value
 
     def rate(self, mask: int) -> float:
@@ -219,7 +238,10 @@ class CostModel:
         if not self.graph.hashable(probing, probed):
             return False
         known = {mask: self.graph.size(mask) for mask in (probing, probed)} if sizes is None else sizes
-        kept, arriving, size = self._rate(known, probed), self._rate(known, probing), known[probed]
+        return self._index_pays(self._rate(known, probing), self._rate(known, probed), known[probed])
+
+    def _index_pays(self, arriving: float, kept: float, size: float) -> bool:
+        """Whether an index of a state of `size` tuples, which `kept` tuples enter a second, costs no more than `arriving` scans of it."""
         scanned = keeping(self.costs, False, kept) + scanning(self.costs, False, arriving, size)
         return not scanned < keeping(self.costs, True, kept)
 
@@ -234,6 +256,8 @@ class CostModel:
         costs, graph, binary = self.costs, self.graph, len(blocks) == 2
         probe, join = costs.probe, costs.join
         sizes = {} if sizes is None else sizes
+        if binary and not graph.tables:
+            return self._price_binary(blocks[0], blocks[1], sizes)
         if len(blocks) >= WIDE and not (self._small or graph.observed or graph.tables):
             from solvers.model.wide_join import price_wide_join  # numpy takes a while to import
 
@@ -272,18 +296,18 @@ class CostModel:
                 asking = probe if index is None else index.cpu
                 probing, joining = asking * arriving if asking else 0.0, join * produced if join else 0.0
                 if probing:
-                    terms.append(Term(probing, visited, own))
+                    terms.append(_new(Term, (probing, visited, own, 0)))
                 if joining:
-                    terms.append(Term(joining, made, own))
+                    terms.append(_new(Term, (joining, made, own, 0)))
                 cpu = probing + joining  # of two terms this is `total`
                 if not hashed:
                     scanned = scanning(costs, hashed, arriving, sizes[block])
                     if scanned:
-                        terms.append(Term(scanned, visited, own, block))
+                        terms.append(_new(Term, (scanned, visited, own, block)))
                     cpu = total((probing, joining, scanned))
-                probes.append(PricedProbe(target, hashed, arriving, produced, cpu, predicates, index is not None))
+                probes.append(_new(PricedProbe, (target, hashed, arriving, produced, cpu, predicates, index is not None)))
                 visited, arriving = made, produced
-            pipelines.append(PricedPipeline(tuple(probes)))
+            pipelines.append(_new(PricedPipeline, (tuple(probes),)))
         states = []
         left_out = self.left_out(blocks, asked) if graph.tables else 0
         for k, block in enumerate(blocks):
@@ -292,22 +316,54 @@ class CostModel:
                 continue
             kept = keeping(costs, indexed[k], rates[k])
             if kept:
-                terms.append(Term(kept, block, block))
-            states.append(PricedState(indexed[k], kept))
+                terms.append(_new(Term, (kept, block, block, 0)))
+            states.append(_new(PricedState, (indexed[k], kept, True)))
         if steps := stepping(costs, sum(map(len, orders))):
             terms.append(Term(steps, 0, 0))
-        exact = _exact_sum([term.value for term in terms])
-        return PricedJoin(
-            tuple(blocks),
-            tuple([tuple(order) for order in orders]),
-            tuple(states),
-            tuple(pipelines),
-            exact[0] if exact else 0.0,
-            tuple(terms),
-            exact,
-            steps,
-            asked,
-        )
+        return _joined((blocks, orders), states, pipelines, terms, steps, asked)
+
+    def _price_binary(self, left: int, right: int, sizes: dict[int, float]) -> PricedJoin:
+        """The same for two inputs, neither a table, as most joins have: what both pipelines ask for is worked out once."""
+        costs, graph = self.costs, self.graph
+        for block in (left, right):
+            if block not in sizes:
+                sizes[block] = graph.size(block)
+        made, predicates, equal = left | right, graph.between(left, right), graph.hashable(left, right)
+        size = sizes.get(made)
+        if size is None:
+            size = sizes[made] = graph.grown(sizes[left], made, sizes[right], predicates)
+        rates = self._rate(sizes, left), self._rate(sizes, right)
+        terms: list[Term] = []
+        pipelines, indexed = [], [False, False]
+        for k, own, other in ((0, left, right), (1, right, left)):
+            arriving, held = rates[k], sizes[other]
+            if self.choices is not None:
+                hashed = self.choices.hashed_in_binary(own, other)
+            else:
+                hashed = equal and self._index_pays(arriving, rates[1 - k], held)
+            indexed[1 - k] = hashed
+            produced = size * self.per_second(own)
+            probing, joining = costs.probe * arriving if costs.probe else 0.0, costs.join * produced if costs.join else 0.0
+            if probing:
+                terms.append(_new(Term, (probing, own, own, 0)))
+            if joining:
+                terms.append(_new(Term, (joining, made, own, 0)))
+            cpu = probing + joining  # of two terms this is `total`
+            if not hashed:
+                scanned = scanning(costs, hashed, arriving, held)
+                if scanned:
+                    terms.append(_new(Term, (scanned, own, own, other)))
+                cpu = total((probing, joining, scanned))
+            pipelines.append(_new(PricedPipeline, ((_new(PricedProbe, (1 - k, hashed, arriving, produced, cpu, predicates, False)),),)))
+        states = []
+        for k, block in enumerate((left, right)):
+            kept = keeping(costs, indexed[k], rates[k])
+            if kept:
+                terms.append(_new(Term, (kept, block, block, 0)))
+            states.append(_new(PricedState, (indexed[k], kept, True)))
+        if steps := stepping(costs, 2):
+            terms.append(Term(steps, 0, 0))
+        return _joined(((left, right), BOTH), states, pipelines, terms, steps)
 
     def left_out(self, blocks: Sequence[int], asked: Asked) -> int:
         """The inputs of a join that it keeps no state of: tables that are asked, and a stream whose partners are all tables."""
