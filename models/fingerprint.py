@@ -15,6 +15,8 @@ from models.table import TableAccess
 
 __all__ = ["fingerprint"]
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"), sort_keys=True)  # `json.dumps` would make one for every plan
+
 
 def fingerprint(streams: Sequence[str], operators: Sequence[Operator], caches: Sequence[Cache] = (), tables: Sequence[TableAccess] = ()) -> str:
     """The hex digest of the structure. `streams` are the query's, tables included, which a plan of one stream has nothing else of."""
@@ -44,4 +46,4 @@ def fingerprint(streams: Sequence[str], operators: Sequence[Operator], caches: S
     }
     if tables:
         structure["tables"] = sorted([table.name, table.access.value, sorted(table.bound)] for table in tables)
-    return hashlib.sha256(json.dumps(structure, separators=(",", ":"), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(_ENCODER.encode(structure).encode()).hexdigest()
