@@ -43,6 +43,7 @@ __all__ = ["create_app"]
 
 STATIC = Path(__file__).parents[1] / "static"
 RETRY_AFTER = {"Retry-After": "1"}  # seconds: a place is free as soon as one solve ends, and most take milliseconds
+QUICK = 0.02  # seconds of a solve before the service looks whether its client is still there
 REFUSAL_PAUSE = 0.25  # seconds: clients that ask again at once would take the event loop from those that were let in
 SANE_ID = re.compile(r"[A-Za-z0-9._\-]{1,64}")
 
@@ -293,9 +294,12 @@ async def _over_or_told(request: Request, solving: asyncio.Future[Answer], newes
 
     Raises ClientGoneError where the client has gone, and has the solve stopped then.
     """
-    gone = asyncio.ensure_future(_disconnected(request))
-    others: set[asyncio.Future[Any]] = {gone} if newest is None else {gone, asyncio.ensure_future(newest.told())}
+    others: set[asyncio.Future[Any]] = set()
     try:
+        if newest is None and (await asyncio.wait({solving}, timeout=QUICK))[0]:
+            return True  # most answers come so soon that nobody has to watch for clients who leave
+        gone = asyncio.ensure_future(_disconnected(request))
+        others = {gone} if newest is None else {gone, asyncio.ensure_future(newest.told())}
         await asyncio.wait({solving, *others}, timeout=None if newest is None else QUIET, return_when=asyncio.FIRST_COMPLETED)
         if gone.done() and not solving.done():
             raise ClientGoneError

@@ -39,6 +39,7 @@ from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDED, ROUNDED_DOWN, SUMMED
 from solvers.jtree.search import Found, Problem, Shape, shape_of, structure_key
 from solvers.model.cost import CostModel, PricedTree
+from solvers.model.graph import SMALL as REMEMBERED_STREAMS
 from solvers.model.graph import JoinGraph, bits
 from solvers.model.operations import total
 from solvers.model.point import Caps, Point, point_of
@@ -156,7 +157,7 @@ def given_shares(model: CostModel, priced: PricedTree, cap: float, stated: Seque
     graph = model.graph if admitted in (0.0, 1.0) else model.graph.scaled(admitted)
     plan = paths_of_plan(graph, model.costs, priced)
     if not admitted:
-        plan, shares = replace(plan, keeping=plan.steps), (0.0,) * len(graph)
+        plan, shares = plan._replace(keeping=plan.steps), (0.0,) * len(graph)
     nothing = Refresh((0.0,) * len(plan.subresults))
     reached = ages(plan, shares)
     # Rows that are let in more slowly make a window of rows, and a freshness in rows, longer in seconds.
@@ -192,7 +193,7 @@ class _Contest:
         self._to_beat = -math.inf
         """The results of the best so far, if it meets all freshness predicates; else any allocation may be better."""
         self._output_rate = self.model.rate(self.model.graph.all)
-        self._known = KnownJoins(self.model) if len(self.model.graph) <= SMALL else None
+        self._known = KnownJoins(self.model) if len(self.model.graph) <= REMEMBERED_STREAMS else None
 
     def enter(self, tree: Tree) -> bool:
         """Try one plan; whether it is the best so far."""

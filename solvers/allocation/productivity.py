@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import truediv
 from typing import NamedTuple
 
 from models.request import Costs
@@ -32,7 +33,7 @@ from solvers.model.cost import CostModel, PricedJoin, PricedTree
 from solvers.model.graph import JoinGraph, bits
 from solvers.model.operations import keeping, least_keeping, probe_steps, probing, stepping, times
 from solvers.model.probe_order import best_join
-from solvers.model.wide_join import WideTerms, probing_along, sizes_along
+from solvers.model.wide_join import are_wide, probing_along, sizes_along
 
 __all__ = ["JoinParts", "KnownJoins", "Path", "PlanPaths", "Step", "Subresult", "path_of_steps", "paths_of_plan", "results_of", "visited_sizes"]
 
@@ -95,8 +96,7 @@ class Subresult:
     size: float
 
 
-@dataclass(frozen=True, slots=True)
-class PlanPaths:
+class PlanPaths(NamedTuple):
     """A plan seen from its streams, at full rates."""
 
     windows: tuple[float, ...]
@@ -116,7 +116,7 @@ class PlanPaths:
 def visited_sizes(graph: JoinGraph, join: PricedJoin, sizes: dict[int, float]) -> list[list[float]]:
     """For each input the size of what its tuples have visited before each of their probes, and after the last. `sizes` has known ones and takes up
     new ones."""
-    if isinstance(join.terms, WideTerms):
+    if are_wide(join.terms):
         along: list[list[float]] = sizes_along(graph, join.terms.layout).tolist()
         sizes.update({block: along[k][0] for k, block in enumerate(join.blocks)})
         sizes[sum(join.blocks)] = along[0][-1]
@@ -130,9 +130,10 @@ def visited_sizes(graph: JoinGraph, join: PricedJoin, sizes: dict[int, float]) -
         for probe in join.pipelines[k].probes:
             block = join.blocks[probe.target]
             made = visited | block
-            if made not in sizes:
-                sizes[made] = graph.grown(sizes[visited], made, sizes[block], probe.predicates)
-            row.append(sizes[made])
+            size = sizes.get(made)
+            if size is None:
+                size = sizes[made] = graph.grown(sizes[visited], made, sizes[block], probe.predicates)
+            row.append(size)
             visited = made
         found.append(row)
     return found
@@ -140,16 +141,18 @@ def visited_sizes(graph: JoinGraph, join: PricedJoin, sizes: dict[int, float]) -
 
 def _probing(graph: JoinGraph, costs: Costs, join: PricedJoin, sizes: dict[int, float]) -> list[list[float]]:
     """For each input what all probes of one of its live tuples cost, as a list of parts."""
-    if isinstance(join.terms, WideTerms):
+    if are_wide(join.terms):
         return [[cost] for cost in probing_along(graph, costs, join.terms, sizes)]
     asked = {1 << table: graph.offers[table][place] for table, place in join.asked}
-    found = []
+    found, by_hash, joined = [], probing(costs, True, 0.0), costs.join
     for k, visited in enumerate(visited_sizes(graph, join, sizes)):
         weights: list[float] = []
         for probe, before, after in zip(join.pipelines[k].probes, visited, visited[1:], strict=False):
-            block = join.blocks[probe.target]
-            per_tuple = asked[block].cpu if probe.asked else probing(costs, probe.hashed, sizes[block])
-            weights += (times(per_tuple, before), times(costs.join, after))
+            if probe.asked:
+                per_tuple = asked[join.blocks[probe.target]].cpu
+            else:
+                per_tuple = by_hash if probe.hashed else probing(costs, False, sizes[join.blocks[probe.target]])
+            weights += (times(per_tuple, before), joined * after if joined else 0.0)
         found.append(weights)
     return found
 
@@ -180,10 +183,15 @@ _Added = tuple[float, tuple[float, ...]]
 
 
 class KnownJoins:
-    """What joins add to the paths of their streams, each worked out once: plans that are tried one after the other share most of their joins."""
+    """What joins add to the paths of their streams, each worked out once: plans that are tried one after the other share most of their joins. Of a
+    graph in which the size of a set does not depend on how it was joined."""
 
     def __init__(self, model: CostModel) -> None:
         self._model = model
+        self._near: dict[int, int] = {}
+        self._held = least_keeping(model.costs)
+        self._results = model.size(model.graph.all)
+        self._sizes: dict[int, float] = {}
         self._parts: dict[int, tuple[PricedJoin, JoinParts]] = {}
         self._sums: dict[Inputs, _Added] = {}
         self._leasts: dict[Inputs, _Added] = {}
@@ -191,7 +199,7 @@ class KnownJoins:
     def of(self, join: PricedJoin) -> JoinParts:
         if id(join) not in self._parts:
             # Holds on to the join, so that its id is not given to another.
-            self._parts[id(join)] = join, _join_parts(self._model.graph, self._model.costs, join, {})
+            self._parts[id(join)] = join, _join_parts(self._model.graph, self._model.costs, join, self._sizes)
         return self._parts[id(join)][1]
 
     def unmet(self, shape: Iterable[Inputs]) -> list[Inputs]:
@@ -209,9 +217,10 @@ class KnownJoins:
         graph = self._model.graph
         shape = list(shape)
         joins = [self._sums.get(inputs) or self._least(inputs) for inputs in shape]
-        steps = stepping(self._model.costs, sum(probe_steps(len(inputs)) for inputs in shape))
-        cpu = [sum(costs) / window for costs, window in zip(zip(*[each for _, each in joins], strict=True), graph.window_seconds, strict=True)]
-        return PlanPaths(graph.window_seconds, tuple(cpu), sum([kept for kept, _ in joins]), self._model.size(graph.all), (), steps)
+        steps = stepping(self._model.costs, sum([probe_steps(len(inputs)) for inputs in shape])) if self._model.costs.step else 0.0
+        kept, each = zip(*joins, strict=True)
+        cpu = tuple(map(truediv, map(sum, zip(*each, strict=True)), graph.window_seconds))
+        return PlanPaths(graph.window_seconds, cpu, sum(kept), self._results, (), steps)
 
     def _least(self, inputs: Inputs) -> _Added:
         """What a join of these inputs adds at least, without ordering its probes.
@@ -221,13 +230,15 @@ class KnownJoins:
         """
         if inputs not in self._leasts:
             costs, graph, size = self._model.costs, self._model.graph, self._model.graph.size
-            made, held, goes_on = times(costs.join, size(sum(inputs))), least_keeping(costs), costs.join + costs.probe
+            made, held, goes_on = times(costs.join, size(sum(inputs))), self._held, costs.join + costs.probe
             kept, weights = stepping(costs, probe_steps(len(inputs))), []
             for block in inputs:
                 subresult = block & (block - 1)
                 weight = made + times(costs.probe + held if subresult else costs.probe, size(block))
                 if len(inputs) > 2:
-                    near = graph.around(block)
+                    near = self._near.get(block)
+                    if near is None:
+                        near = self._near[block] = graph.around(block)
                     weight += times(goes_on, min([size(block | other) for other in inputs if other & near], default=0.0))
                 if not subresult:
                     kept += times(held, graph.rates[block.bit_length() - 1])

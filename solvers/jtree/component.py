@@ -194,9 +194,19 @@ class Component:
     def least_with_partials(self, partial: Floats, limits: Limits, stop: Ints) -> float:
         """The least excess of any plan whose partial results count for so much; infinity where none is within the limits."""
         sets = self.sets._replace(partial=partial)
+        if limits.cap_m >= self._most_kept:
+            sets = sets._replace(bytes=np.zeros_like(sets.bytes))  # memory rules nothing out, so of every set one plan is enough
+        if self.quick:
+            _, stairs = begun(sets, self.prices, ONE_PLAN, limits, stop, QUICK_ROOM)
+            return 0.0 if stairs.status else min(stairs.e.tolist(), default=math.inf)
         start = seeds(sets, self.prices, self._binary, ONE_PLAN, stop)
         stairs = at_once(sets, self.prices, start, limits, stop, QUICK_ROOM)
         return 0.0 if stairs.status else min(stairs.e.tolist(), default=math.inf)
+
+    @cached_property
+    def _most_kept(self) -> float:
+        """No plan keeps more bytes beside its streams: those of all sets together."""
+        return total(self.sets.bytes.tolist())
 
     @cached_property
     def _binary(self) -> Ints:
@@ -238,7 +248,10 @@ def _grain(value: float) -> float:
 
 
 def component_of(model: CostModel, mask: int, limit: int) -> Component | None:
-    """The tables of one part; None where they would be too large."""
+    """The tables of one part; None where they would be too large. Made once: what is proven of plans with caches is searched in them as well."""
+    known = model.derived.get(mask)
+    if isinstance(known, Component) and known.sets.mask.size <= limit:
+        return known
     found = sets_and_floors(model, mask, limit, DEAR_FIRST)
     if found is None:
         return None
@@ -258,4 +271,5 @@ def component_of(model: CostModel, mask: int, limit: int) -> Component | None:
         grain=_grain(base),
         grain_bytes=_grain(model.leaves_bytes()),
     )
-    return Component(model, streams, sets, prices, base)
+    made = model.derived[mask] = Component(model, streams, sets, prices, base)
+    return made

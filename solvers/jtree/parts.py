@@ -26,6 +26,7 @@ from solvers.model.tree import Join, Tree, joins, leaf_mask
 __all__ = ["PATIENT", "AnySolver", "Solver", "affordable_sets", "solver_for"]
 
 LARGE_TABLE = 100_000  # connected sets of a part, from which its search takes seconds
+ROOMY = 2.0  # times what every plan keeps: a cap on memory above this is seldom what decides
 PATIENT = 4.0  # seconds granted, from which on larger tables are worth their time
 
 
@@ -80,12 +81,14 @@ class Solver:
         Complete, they hold every point of the frontier within the caps (FRONTIER), or the best one by the goal. For LEAST_LOAD the caps are
         what a load is measured by, and rule nothing out. Not complete, they are the plans found so far, some perhaps beyond the caps.
         """
-        if goal == LEAST_LOAD and self._hardly_kept(caps):
+        limits = self.limits(caps, goal)
+        if goal != LEAST_LOAD and min(limits.cap_e, limits.cap_m) < 0.0:
+            return (), True  # what every plan pays is over a cap
+        if (goal == LEAST_LOAD and self._hardly_kept(caps)) or (goal == LEAST_CPU and self._roomy(caps)):
             self.points(NO_CAPS, LEAST_CPU, deadline)
         if (settled := self._settled(caps, goal)) is not None:
             return settled, True
         several = sum(part is not None for part in self.parts) > 1
-        limits = self.limits(caps, goal)
         if goal == LEAST_LOAD:
             limits = limits._replace(cap_e=math.inf, cap_m=math.inf)
         priced = self._alone if len(self.masks) > 1 else self._whole
@@ -115,11 +118,17 @@ class Solver:
         alone = self.parts[0]
         return len(self.parts) == 1 and alone is not None and alone.quick and self.pays_bytes * caps.cpu < self.pays * caps.memory_bytes
 
+    def _roomy(self, caps: Caps) -> bool:
+        """Whether the plan of least CPU is asked for first: where it likely keeps the cap on memory, it settles whether anything fits, and of larger
+        graphs it is found sooner without caps, from fewer seeds."""
+        alone = self.parts[0]
+        return caps != NO_CAPS and len(self.parts) == 1 and alone is not None and alone.quick and ROOMY * self.pays_bytes < caps.memory_bytes
+
     def _settled(self, caps: Caps, goal: int) -> tuple[Point, ...] | None:
         """What the plan of least CPU says of a question; None where it says nothing.
 
-        If its CPU is above the cap on CPU, no plan keeps that cap. If a cap on memory admits it and all plans it was found from, it is also the
-        plan of least CPU under that cap. If it loads the cap on CPU more than the cap on memory, no plan has a lower load.
+        If its CPU is above the cap on CPU, no plan keeps that cap. If the caps admit it, and the one on memory all plans it was found from, it is
+        also the plan of least CPU under these caps. If it loads the cap on CPU more than the cap on memory, no plan has a lower load.
         """
         if not self._least_cpu:
             return None
@@ -128,7 +137,8 @@ class Solver:
             return self._least_cpu if least.memory_bytes * caps.cpu <= least.cpu * caps.memory_bytes else None
         if least.cpu > caps.cpu * (1.0 + 2.0 * AT_A_CAP):
             return ()
-        same = goal == LEAST_CPU and caps.cpu == math.inf and self._met_bytes < caps.memory_bytes * (1.0 - 2.0 * AT_A_CAP)
+        admitted = least.cpu < caps.cpu * (1.0 - 2.0 * AT_A_CAP) and self._met_bytes < caps.memory_bytes * (1.0 - 2.0 * AT_A_CAP)
+        same = goal == LEAST_CPU and admitted
         return self._least_cpu if same else None
 
     def tell_bound(self, problem: Problem, deadline: Deadline) -> None:

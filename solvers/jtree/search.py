@@ -19,7 +19,7 @@ from solvers.model.cost import CostModel
 from solvers.model.graph import freshness_of
 from solvers.model.point import NO_CAPS, Caps, Point
 from solvers.model.staircase import undominated
-from solvers.model.tree import Asked, Join, Tree, joins, leaf_mask, probes_of
+from solvers.model.tree import BOTH, Asked, Join, Tree, joins, leaf_mask, probes_of
 
 __all__ = [
     "ALL_TREES",
@@ -118,8 +118,6 @@ class Found:
     termination: Termination = Termination.COMPLETE
     """Why the search ended, apart from what it proved."""
 
-
-BOTH = ((1,), (0,))
 
 Search = Callable[[Problem, Deadline], Found]
 Shape = dict[int, tuple[int, ...]]

@@ -39,6 +39,7 @@ __all__ = [
 
 
 RECENT = 3  # prices of whole plans that are remembered: a wide join's take up to 20 MB
+_new = tuple.__new__  # of a named tuple, whose own way there is a function of Python: a plan has hundreds of terms
 WIDE = 16  # inputs of a join in a large graph from which its figures are computed over arrays
 DEAR = 1.0  # CPU-seconds a tuple: no cost above this was ever measured, so where figures are out of range such a cost is named before sizes are
 
@@ -69,21 +70,18 @@ class PricedProbe(NamedTuple):
     """Whether the target is a table that is asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class PricedPipeline:
+class PricedPipeline(NamedTuple):
     probes: Sequence[PricedProbe]
 
 
-@dataclass(frozen=True, slots=True)
-class PricedState:
+class PricedState(NamedTuple):
     indexed: bool
     cpu: float
     kept: bool = True
     """False of a table that is asked, and of a stream that nobody probes because all others are tables."""
 
 
-@dataclass(frozen=True, slots=True)
-class PricedJoin:
+class PricedJoin(NamedTuple):
     """One join with its figures; states and pipelines by input position."""
 
     blocks: tuple[int, ...]
@@ -136,6 +134,8 @@ class CostModel:
         """Another model that decides which states of binary joins are indexed: a plan whose rates change keeps the choices it was made with."""
         self.best_joins: dict[tuple[int, ...], PricedJoin] = {}
         """Filled by `probe_order.best_join`: priced joins by their inputs."""
+        self.derived: dict[int, object] = {}
+        """What searches keep of it, by connected part."""
         self._per_second: dict[int, float] = {}
         self._bytes: dict[int, float] = {}
         self._state_bytes: dict[int, float] = {}
@@ -152,7 +152,8 @@ class CostModel:
         """Σ_{i∈S} 1/T_i: rate(S) per live tuple of S."""
         value = self._per_second.get(mask)
         if value is None:
-            value = self._per_second[mask] = total([1.0 / self.graph.window_seconds[i] for i in bits(mask)])
+            windows = self.graph.window_seconds
+            value = self._per_second[mask] = total([1.0 / windows[i] for i in bits(mask)])
         return value
 
     def rate(self, mask: int) -> float:
@@ -219,8 +220,7 @@ class CostModel:
         """The figures of one join over inputs with these sets of streams, probed in these orders, some of its tables `asked`.
 
         `sizes` holds the sizes that are known already and takes up the new ones. In a large graph each size is computed from the one before it
-        in the pipeline, which takes constant time; in a small graph from the set itself, so that a join costs the same in every tree. Both sides
-        of a binary join check the same predicates.
+        in the pipeline, which takes constant time; in a small graph from the set itself, so that a join costs the same in every tree.
         """
         costs, graph, binary = self.costs, self.graph, len(blocks) == 2
         probe, join, sizes = costs.probe, costs.join, {} if sizes is None else sizes
@@ -263,17 +263,18 @@ class CostModel:
                 # `times`, written out: calling it would take 4 % of the pricing of an mjoin.
                 probing, joining = asking * arriving if asking else 0.0, join * produced if join else 0.0
                 if probing:
-                    terms.append(Term(probing, visited, own))
+                    terms.append(_new(Term, (probing, visited, own, 0)))
                 if joining:
-                    terms.append(Term(joining, made, own))
+                    terms.append(_new(Term, (joining, made, own, 0)))
                 cpu = probing + joining  # of two terms this is `total`
                 if not hashed:
-                    if scanned := scanning(costs, hashed, arriving, sizes[block]):
-                        terms.append(Term(scanned, visited, own, block))
+                    scanned = scanning(costs, hashed, arriving, sizes[block])
+                    if scanned:
+                        terms.append(_new(Term, (scanned, visited, own, block)))
                     cpu = total((probing, joining, scanned))
-                probes.append(PricedProbe(target, hashed, arriving, produced, cpu, predicates, index is not None))
+                probes.append(_new(PricedProbe, (target, hashed, arriving, produced, cpu, predicates, index is not None)))
                 visited, arriving = made, produced
-            pipelines.append(PricedPipeline(tuple(probes)))
+            pipelines.append(_new(PricedPipeline, (tuple(probes),)))
         states = []
         left_out = self.left_out(blocks, asked) if graph.tables else 0
         for k, block in enumerate(blocks):
@@ -282,22 +283,13 @@ class CostModel:
                 continue
             kept = keeping(costs, indexed[k], rates[k])
             if kept:
-                terms.append(Term(kept, block, block))
-            states.append(PricedState(indexed[k], kept))
+                terms.append(_new(Term, (kept, block, block, 0)))
+            states.append(_new(PricedState, (indexed[k], kept, True)))
         if steps := stepping(costs, sum(map(len, orders))):
             terms.append(Term(steps, 0, 0))
         exact = exact_sum([term.value for term in terms])
-        return PricedJoin(
-            tuple(blocks),
-            tuple([tuple(order) for order in orders]),
-            tuple(states),
-            tuple(pipelines),
-            exact[0] if exact else 0.0,
-            tuple(terms),
-            exact,
-            steps,
-            asked,
-        )
+        cpu = exact[0] if exact else 0.0
+        return PricedJoin(tuple(blocks), tuple(map(tuple, orders)), tuple(states), tuple(pipelines), cpu, tuple(terms), exact, steps, asked)
 
     def left_out(self, blocks: Sequence[int], asked: Asked) -> int:
         """The inputs of a join that it keeps no state of: tables that are asked, and a stream whose partners are all tables."""

@@ -29,6 +29,7 @@ __all__ = ["DENSE", "SMALL", "Edge", "JoinGraph", "Offer", "bits", "freshness_of
 MODERATE = 900  # binary digits by which all factors together may differ from 1; a double has 1022
 LOOKED_THROUGH = 100  # observed sets up to which a loop is faster than numpy
 REMEMBERED = 1 << 12  # sets whose members are remembered, of all graphs together: at most seven megabytes, where all have 200 streams
+FEW = 40  # predicates that are all looked at for those inside a set: quicker than from stream to stream
 DENSE = 1_000  # predicates of a graph from which the size of a set is computed over arrays
 LONG = 32  # binary digits of a set that is taken apart one by one
 SMALL = 24  # streams up to which a set's size and predicates are found from the set itself and remembered: few enough sets are ever asked for
@@ -134,7 +135,7 @@ class JoinGraph:
     def __len__(self) -> int:
         return len(self.names)
 
-    @property
+    @cached_property
     def all(self) -> int:
         """The set of all streams."""
         return (1 << len(self.names)) - 1
@@ -179,6 +180,11 @@ class JoinGraph:
     def columns(self) -> Columns:
         """The predicates as arrays."""
         return Columns.of(self.edges)
+
+    @cached_property
+    def _edge_masks(self) -> tuple[int, ...]:
+        """The ends of every predicate."""
+        return tuple([edge.mask for edge in self.edges])
 
     @cached_property
     def _observed_sets(self) -> dict[int, float]:
@@ -228,7 +234,7 @@ class JoinGraph:
         if found is None:
             found = self._found_between(left, right)
             if len(self.names) <= SMALL:
-                self._between[left, right] = found
+                self._between[left, right] = self._between[right, left] = found
         return found
 
     def _found_between(self, left: int, right: int) -> tuple[int, ...]:
@@ -308,6 +314,8 @@ class JoinGraph:
         return found
 
     def _found_factors(self, mask: int) -> tuple[tuple[tuple[int, float], ...], tuple[int, ...]]:
+        if not self.observed and len(self.edges) <= FEW:
+            return (), tuple([p for p, inside in enumerate(self._edge_masks) if inside & mask == inside])
         taken = self.stand_ins(mask)
         free = mask
         for subset, _ in taken:
@@ -410,7 +418,7 @@ class JoinGraph:
         return graph
 
 
-SAME_AT_ALL_RATES = ("columns", "tables", "neighbours", "equal_neighbours", "_incident", "components", "_observed_sets")
+SAME_AT_ALL_RATES = ("columns", "tables", "neighbours", "equal_neighbours", "_incident", "_edge_masks", "components", "_observed_sets")
 
 
 def inputs_of(query: Query) -> list[Stream | Table]:
@@ -444,6 +452,12 @@ def join_graph(query: Query) -> JoinGraph:
         (-len(entry.streams), -sum(map(rank.__getitem__, entry.streams)), sum(map(bit.__getitem__, entry.streams)), entry.selectivity)
         for entry in query.observed
     )
+    columns = (
+        [position[p.left.partition(".")[0]] for p in query.predicates],
+        [position[p.right.partition(".")[0]] for p in query.predicates],
+        [p.op is Comparison.EQ for p in query.predicates],
+        [p.selectivity if p.selectivity is not None else selectivity_of(query, k) for k, p in enumerate(query.predicates)],
+    )
     return JoinGraph(
         names=tuple(position),
         rates=(*(stream.rate for stream in streams), *(0.0 for _ in tables)),
@@ -451,18 +465,7 @@ def join_graph(query: Query) -> JoinGraph:
         window_tuples=(*window_tuples, *(table.rows for table in tables)),
         row_windows=(*(n is not None for n in rows), *(True for _ in tables)),
         tuple_bytes=tuple(entry.tuple_bytes for entry in inputs_of(query)),
-        edges=tuple(
-            map(
-                partial(tuple.__new__, Edge),  # `_make` without a call of Python's for each: dense graphs have 20,000 predicates
-                zip(
-                    [position[p.left.partition(".")[0]] for p in query.predicates],
-                    [position[p.right.partition(".")[0]] for p in query.predicates],
-                    [p.op is Comparison.EQ for p in query.predicates],
-                    [p.selectivity if p.selectivity is not None else selectivity_of(query, k) for k, p in enumerate(query.predicates)],
-                    strict=True,
-                ),
-            )
-        ),
+        edges=tuple(map(partial(tuple.__new__, Edge), zip(*columns, strict=True))),  # as `_make` does, without a call of Python's for each
         observed=tuple((mask, selectivity) for _, _, mask, selectivity in observed),
         offers=(*(() for _ in streams), *(_offers(query, table, bit) for table in tables)) if tables else (),
     )

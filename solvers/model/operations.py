@@ -50,11 +50,14 @@ def total(values: Iterable[float]) -> float:
 def exact_sum(values: list[float]) -> tuple[float, ...]:
     """A few numbers with exactly the same sum: the sum as a double, then the rest as a double, until no rest is left."""
     parts: list[float] = []
-    rest = total(values)
-    while rest and math.isfinite(rest):
-        parts.append(rest)
-        values.append(-rest)
-        rest = total(values)
+    try:
+        rest = math.fsum(values)
+        while rest and math.isfinite(rest):
+            parts.append(rest)
+            values.append(-rest)
+            rest = math.fsum(values)
+    except OverflowError:
+        rest = math.inf
     return (*parts, rest) if rest else tuple(parts)
 
 
@@ -65,7 +68,8 @@ def times(weight: float, value: Amount) -> Amount | float:
 
 def keeping(costs: Costs, indexed: bool, kept: float) -> float:
     """Keeping a state that `kept` tuples enter, and leave, a second."""
-    return times(costs.insert + costs.delete if indexed else costs.append, kept)
+    weight = costs.insert + costs.delete if indexed else costs.append
+    return weight * kept if weight else 0.0  # `times`, written out: this is asked most of all
 
 
 def least_keeping(costs: Costs) -> float:

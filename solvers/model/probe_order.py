@@ -20,23 +20,24 @@ import heapq
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from solvers.common.deadline import NEVER, Deadline
 from solvers.common.tolerances import TIED
 from solvers.model.cost import CostModel, PricedJoin
-from solvers.model.graph import DENSE, Edge, JoinGraph, bits
+from solvers.model.graph import DENSE, SMALL, Edge, JoinGraph, bits
 from solvers.model.operations import going_on, probing
 
 __all__ = ["Orders", "best_join", "best_orders", "orders_by_rank", "orders_by_unions"]
 
 Orders = tuple[tuple[int, ...], ...]
 
+FEW_BLOCKS = 4  # whose predicates are looked up pair by pair, as pricing the join does, too
 MAX_UNIONS = 20_000  # about a tenth of a second of Python; beyond that ranks or greedy take over
 _HUGE = 1e300  # stands in for infinity where a difference of two of them must not be NaN
 
 
-@dataclass(frozen=True, slots=True)
-class _Blocks:
+class _Blocks(NamedTuple):
     """One join, for ordering its probes: a set of inputs is an integer with a bit for each position."""
 
     model: CostModel
@@ -71,13 +72,9 @@ class _Blocks:
 
 def _blocks(model: CostModel, masks: Sequence[int]) -> _Blocks:
     graph, m = model.graph, len(masks)
-    owner = {i: k for k, mask in enumerate(masks) for i in bits(mask)}
     adjacent, hashable = [0] * m, [0] * m
     selectivity: list[dict[int, float]] = [{} for _ in range(m)]
-    for edge in _across(graph, owner) if len(graph.edges) > DENSE else graph.edges:
-        a, b = owner.get(edge.left), owner.get(edge.right)
-        if a is None or b is None or a == b:
-            continue
+    for a, b, edge in _crossing(graph, masks):
         for here, there in ((a, b), (b, a)):
             adjacent[here] |= 1 << there
             hashable[here] |= edge.equality << there
@@ -85,6 +82,21 @@ def _blocks(model: CostModel, masks: Sequence[int]) -> _Blocks:
     sizes = tuple(graph.size(mask) for mask in masks)
     by_scan = tuple(probing(model.costs, False, size) for size in sizes)
     return _Blocks(model, tuple(masks), sizes, tuple(adjacent), tuple(hashable), tuple(selectivity), probing(model.costs, True, 0.0), by_scan)
+
+
+def _crossing(graph: JoinGraph, masks: Sequence[int]) -> Iterator[tuple[int, int, Edge]]:
+    """The predicates between two blocks with the positions of these; of the same two in the order of the query."""
+    if len(masks) <= FEW_BLOCKS and len(graph) <= SMALL:
+        for b, right in enumerate(masks):
+            for a, left in enumerate(masks[:b]):
+                for p in graph.between(left, right):
+                    yield a, b, graph.edges[p]
+        return
+    owner = {i: k for k, mask in enumerate(masks) for i in bits(mask)}
+    for edge in _across(graph, owner) if len(graph.edges) > DENSE else graph.edges:
+        first, second = owner.get(edge.left), owner.get(edge.right)
+        if first is not None and second is not None and first != second:
+            yield first, second, edge
 
 
 def _across(graph: JoinGraph, owner: dict[int, int]) -> list[Edge]:

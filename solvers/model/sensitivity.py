@@ -5,7 +5,7 @@ bytes · size(S). The plan is held fixed, its hash and nested-loop choices inclu
 
 * under a common factor f on all rates each term is a monomial of f: a time window holds f times the tuples, a row
   window is run through f times as often. CPU and memory are polynomials with non-negative coefficients, so they
-  rise with f, and the largest f within the caps is found by bisection to the last bit;
+  rise with f, and the largest f within the caps is found to the last bit, by Newton's steps and bisection;
 * in any one rate or selectivity both are affine, so the interval within the caps has a closed form.
 
 Only +, −, ×, ÷ and comparisons are used: the same figures on every machine.
@@ -24,13 +24,17 @@ from numpy.typing import NDArray
 from solvers.model.cost import CostModel, PricedTree, Term
 from solvers.model.graph import DENSE, JoinGraph, bits
 from solvers.model.point import Caps
-from solvers.model.wide_join import WideTerms
+from solvers.model.wide_join import are_wide
 
 Floats = NDArray[np.float64]
 
 MAX_WORK = 1_000_000  # terms times predicates that are looked at one by one: a quarter of a second
 MAX_WORK_AT_ONCE = 40_000_000  # the same over arrays
 ONE_BY_ONE = 4_000  # sets times streams from which arrays are used: a third of the time for a clique of 60, a sixth for one of 100
+NEWTON_STEPS = 12  # to a largest factor: seven are usual
+CLOSE, NEXT = 1e-8, 4e-16  # a step so small, relative to the factor, is Newton's last, because it leads to the double next to the factor, or nearly
+WIDER = 4  # times that the bracket around it is widened: rounding moves it by a few digits
+LEAST_FACTOR = 1e-300  # smaller ones have few digits, and are found by bisection
 AT_ONCE = 2_048  # sets in one array: with as many predicates as a clique of 60 streams has, 4 MB
 
 __all__ = ["Interval", "headroom", "lists_selectivities", "validity"]
@@ -54,7 +58,7 @@ def _kept(priced: PricedTree, model: CostModel) -> list[tuple[int, float]]:
 
 def _narrow_terms(priced: PricedTree) -> list[Term]:
     """The terms of all joins but for those that have them as arrays."""
-    return [*(term for join in priced.joins if not isinstance(join.terms, WideTerms) for term in join.terms), *priced.adjustments]
+    return [*(term for join in priced.joins if not are_wide(join.terms) for term in join.terms), *priced.adjustments]
 
 
 def _by_rows(graph: JoinGraph) -> int:
@@ -75,10 +79,10 @@ def _row_share(graph: JoinGraph, arriving: int, rows: int) -> float:
 
 def _polynomial(parts: list[tuple[int, float]]) -> list[float]:
     """Coefficients by degree from (degree, coefficient) pairs."""
-    grouped: dict[int, list[float]] = {}
+    grouped: list[list[float]] = [[] for _ in range(max(parts, default=(0,))[0] + 1)]
     for degree, value in parts:
-        grouped.setdefault(degree, []).append(value)
-    return [math.fsum(grouped.get(degree, ())) for degree in range(max(grouped, default=0) + 1)]
+        grouped[degree].append(value)
+    return list(map(math.fsum, grouped))
 
 
 def _value(polynomial: list[float], factor: float) -> float:
@@ -94,7 +98,7 @@ def _largest_factor(polynomial: list[float], cap: float) -> float:
         return math.inf if polynomial[0] <= cap else 0.0
     if polynomial[0] > cap:
         return 0.0
-    low, high = 0.0, 1.0
+    low, high = _bracket(polynomial, cap) or (0.0, 1.0)
     while _value(polynomial, high) <= cap:
         low, high = high, high * 2.0
         if math.isinf(high):
@@ -113,6 +117,39 @@ def _largest_factor(polynomial: list[float], cap: float) -> float:
             high = middle
 
 
+def _bracket(polynomial: list[float], cap: float) -> tuple[float, float] | None:
+    """Two factors next to each other, the lower within the cap and the higher not, by a few Newton steps; None where these lead nowhere.
+
+    Bisection then ends where it ends from any other two: the computed polynomial never falls as f rises, because no coefficient is negative and no
+    rounding turns two figures round. So there is one f within the cap whose next double is not, on every machine.
+    """
+    if min(polynomial) < 0.0 or not 0.0 < cap < math.inf:
+        return None
+    # No term alone may be above the cap. From such a factor on, Newton's steps only go down: the polynomial is convex.
+    factor = min([math.pow(cap / value, 1.0 / degree) for degree, value in enumerate(polynomial) if degree and value], default=math.inf)
+    falling = polynomial[::-1]
+    for _ in range(NEWTON_STEPS):
+        if not LEAST_FACTOR < factor < math.inf:
+            return None
+        value = slope = 0.0
+        for coefficient in falling:
+            slope = slope * factor + value
+            value = value * factor + coefficient
+        if not (0.0 < slope < math.inf and value < math.inf):
+            return None
+        step = (value - cap) / slope
+        factor -= step
+        if abs(step) <= CLOSE * factor:
+            break
+    apart = NEXT * factor
+    for _ in range(WIDER):
+        low, high = factor - apart, factor + apart
+        if _value(polynomial, low) <= cap < _value(polynomial, high):
+            return low, high
+        apart *= 16.0
+    return None
+
+
 def headroom(priced: PricedTree, model: CostModel, caps: Caps) -> float | None:
     """The largest common factor on all rates that keeps the plan within its caps; None where nothing limits it."""
     graph = model.graph
@@ -122,15 +159,17 @@ def headroom(priced: PricedTree, model: CostModel, caps: Caps) -> float | None:
         parts: list[tuple[int, float]] = []
         shares: dict[int, float] = {}
         for join in priced.joins:
-            if isinstance(join.terms, WideTerms):
+            if are_wide(join.terms):
                 parts += join.terms.by_degree(rows, [_row_share(graph, block, rows) for block in join.blocks])
-        for term in _narrow_terms(priced):
-            degree = ((term.made | term.scanned) & ~rows).bit_count()
-            if term.arriving not in shares:
-                shares[term.arriving] = _row_share(graph, term.arriving, rows)
-            if share := shares[term.arriving]:
-                parts.append((degree + 1, term.value * share))
-            parts.append((degree, term.value - term.value * share))
+        for value, made, arriving, scanned in _narrow_terms(priced):
+            degree = ((made | scanned) & ~rows).bit_count()
+            if arriving & rows:
+                if arriving not in shares:
+                    shares[arriving] = _row_share(graph, arriving, rows)
+                share = shares[arriving]
+                parts.append((degree + 1, value * share))
+                value -= value * share
+            parts.append((degree, value))
         factors.append(_largest_factor(_polynomial(parts), caps.cpu))
     if math.isfinite(caps.memory_bytes):
         factors.append(_largest_factor(_polynomial([((mask & ~rows).bit_count(), size) for mask, size in _kept(priced, model)]), caps.memory_bytes))
@@ -191,7 +230,7 @@ def _moving(priced: PricedTree, model: CostModel, m: int) -> tuple[list[float], 
     moved = _moved_at_once if len(sets) * len(graph) > ONE_BY_ONE and not graph.observed else _moved_one_by_one
     cpu, memory = moved(graph, sets, rows, m), moved(graph, kept, rows, m)
     for join in priced.joins:
-        if isinstance(join.terms, WideTerms):
+        if are_wide(join.terms):
             cpu = [value + more for value, more in zip(cpu, join.terms.moved(rows, m).tolist(), strict=True)]
             for block, value in zip(join.blocks, join.terms.totals().tolist(), strict=True) if rows else ():
                 if block & rows:

@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Asked", "Join", "Tree", "joins", "leaf_mask", "probes_of"]
+__all__ = ["BOTH", "Asked", "Join", "Tree", "joins", "leaf_mask", "probes_of"]
 
 
 Asked = tuple[tuple[int, int], ...]
+BOTH = ((1,), (0,))
+"""The orders of a join of two inputs: each visits the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,4 +60,4 @@ def joins(tree: Tree) -> Iterator[Join]:
 
 def probes_of(tree: Tree) -> int:
     """How many probes all pipelines have together."""
-    return sum(len(order) for join in joins(tree) for order in join.orders)
+    return sum([sum(map(len, join.orders)) for join in joins(tree)])

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, repeat
-from typing import Any, TypeVar, overload
+from typing import Any, TypeGuard, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from solvers.model.graph import JoinGraph, bits
 from solvers.model.operations import keeping, probing, scanning, stepping, times, total
 from solvers.model.products import AT_ONCE
 
-__all__ = ["WideProbes", "WideTerms", "price_wide_join", "probing_along", "sizes_along"]
+__all__ = ["WideProbes", "WideTerms", "are_wide", "price_wide_join", "probing_along", "sizes_along"]
 
 Floats = NDArray[np.float64]
 Part = TypeVar("Part")
@@ -262,6 +262,11 @@ def layout_of(graph: JoinGraph, blocks: Sequence[int], orders: Sequence[Sequence
     layout = Layout.of(graph, blocks, orders)
     most, fewest = layout.most_and_fewest()
     return layout if fewest > 0 and most <= AT_ONCE else None
+
+
+def are_wide(terms: Sequence[Term]) -> TypeGuard[WideTerms]:
+    """Whether a join's terms are arrays. Whether something is a `WideTerms`, which is an abstract class's, takes ten times as long to find out."""
+    return not isinstance(terms, tuple)
 
 
 def price_wide_join(model: CostModel, blocks: Sequence[int], orders: Sequence[Sequence[int]], sizes: dict[int, float]) -> PricedJoin | None:

@@ -71,6 +71,7 @@ def test_a_good_request_is_taken_with_its_defaults() -> None:
         ("query/streams/0/name", "a" * 64, "/query/streams/0/name", "name"),
         ("query/streams/1/name", "bids", "/query/streams/1/name", "names must be unique"),
         ("query/streams/0/window", {}, "/query/streams/0/window", "exactly one of seconds and rows, got neither"),
+        ("query/streams/0/window", {"seconds": None}, "/query/streams/0/window", "exactly one of seconds and rows, got neither"),
         ("query/streams/0/window", {"seconds": 1, "rows": 1}, "/query/streams/0/window", "exactly one of seconds and rows"),
         ("query/streams/1/window", {"rows": 2.5}, "/query/streams/1/window/rows", "rows must be a whole number, got 2.5"),
         ("query/streams/0/freshness", {"seconds": 59}, "/query/streams/0/freshness/seconds", "at least the window, 60 seconds, got 59"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import random
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 
 from models.plan import Plan
 from models.request import PlanRequest
+from solvers.model import sensitivity
 from solvers.planner import plan
 from tests.graphs import plan_requests
 from tests.solvers import naive_pricer
@@ -117,3 +119,18 @@ def test_a_plan_that_is_exactly_at_its_cap_is_qualified_with_headroom_one() -> N
     assert at_cap.headroom == pytest.approx(1.0, rel=1e-12)
     assert at_cap.headroom is not None
     assert at_cap.headroom >= 1.0
+
+
+def test_the_largest_factor_is_the_last_double_within_the_cap() -> None:
+    """However far the coefficients are apart, and however close the cap is to what no rate moves."""
+    draw = random.Random(7)
+    found = []
+    for _ in range(2_000):
+        polynomial = [0.0 if draw.random() < 0.2 else 10.0 ** draw.uniform(-12.0, 3.0) for _ in range(draw.randint(2, 17))]
+        polynomial[-1] = polynomial[-1] or 1.0
+        cap = polynomial[0] * (1.0 + 10.0 ** draw.uniform(-15.0, 1.0)) or 10.0 ** draw.uniform(-10.0, 6.0)
+        factor = sensitivity._largest_factor(polynomial, cap)
+        assert 0.0 < factor < math.inf
+        assert sensitivity._value(polynomial, factor) <= cap < sensitivity._value(polynomial, math.nextafter(factor, math.inf))
+        found.append(sensitivity._bracket(polynomial, cap) is not None)
+    assert {True, False} == set(found), "it is found both ways: by Newton's steps, and by bisection alone where rounding hides the slope"
