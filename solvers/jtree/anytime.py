@@ -30,6 +30,7 @@ from solvers.jtree.greedy_tree import greedy_plan
 from solvers.jtree.lower_bound import cpu_lower_bound, headroom_upper_bound, memory_lower_bound
 from solvers.jtree.search import ALL_TREES, Found, Problem, staircase
 from solvers.jtree.shape import Draft, Shape, Writing, draft_of, excess_of, mjoin_shape, priced, shape_of, sorted_inputs, tree_of
+from solvers.jtree.star import least_of_trees
 from solvers.jtree.state_selection import optimize, ranked_edges
 from solvers.jtree.two_layer import walk_two_layers
 from solvers.model.point import Caps, Point, point_of
@@ -332,7 +333,7 @@ def anytime(problem: Problem, deadline: Deadline) -> Found:
     progress.drafted(ranked[0].cpu, ranked[0].memory_bytes, ranked[0].shape)
     # A wide join takes longer to price and to write than it took to find.
     searching = search.deadline = writing.before(deadline, ranked[0])
-    least_cpu = cpu_lower_bound(model, searching.share(BOUND_SHARE))
+    least_cpu = max(cpu_lower_bound(model, searching.share(BOUND_SHARE)), least_of_trees(model, searching))
     if problem.objective is not Objective.MAX_HEADROOM:
         progress.proven(least_cpu if problem.objective is Objective.MIN_CPU else memory_lower_bound(model))
     starts = _different(ranked)[:STARTS]

@@ -9,6 +9,8 @@ save is below all digits that count.
 Valid: a leaf's state is kept with an index, or scanned by every tuple of the hub's set that it is joined with. No such set has a rate below the
 hub's window times all growths below 1, over the hub's T. A set's state is scanned by leaves, none of which has a lower rate than the slowest.
 
+With caches the first search is run again with what they spare at most (`stars.spared`), for a bound of all plans.
+
 Guarantee: the best of all join trees within the caps where it is said to be; else within the gap. None where the graph is no star of equalities, or
 has too many kinds of leaves. Complexity: that of `chains_of_star`; its work is counted.
 """
@@ -24,7 +26,10 @@ from models.plan import Proof
 from models.request import Objective
 from solvers.common.deadline import Deadline
 from solvers.common.tolerances import ROUNDING, SUMMED, SUMMED_DOWN
+from solvers.jtree.cheapest_first import streams_of
 from solvers.jtree.compiled.compiling import Floats
+from solvers.jtree.compiled.kept import WORD, keys_from
+from solvers.jtree.compiled.key_classes import KeyClasses, rarest_key
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.stars import ENDED, Labels, Leaves, chains_of_star, label_room
 from solvers.jtree.orders import best_orders
@@ -33,7 +38,7 @@ from solvers.model.cost import CostModel
 from solvers.model.graph import bits
 from solvers.model.point import Point, point_of
 
-__all__ = ["BestOfStar", "best_of_star", "star"]
+__all__ = ["BestOfStar", "best_of_star", "least_of_star", "least_of_trees", "star"]
 
 SMALLEST = 13  # streams: with fewer, exact search over all connected sets ends in milliseconds, and says more
 TABLED = 16  # streams up to which that search mostly ends
@@ -95,6 +100,47 @@ def best_of_star(model: CostModel, deadline: Deadline, cap: float = math.inf) ->
     return BestOfStar(point, min(point.cpu, bound))
 
 
+def least_of_trees(model: CostModel, deadline: Deadline) -> float:
+    """A bound of the CPU of every join tree of a star too large for exact search; 0 where nothing is known."""
+    best = best_of_star(model, deadline) if len(model.graph) >= SMALLEST else None
+    return best.bound if best is not None else 0.0
+
+
+def least_of_star(model: CostModel, keys: KeyClasses, enough: float, deadline: Deadline) -> float:
+    """A bound of the CPU of every plan, those with caches included; one above `enough` would be of no more use. 0 where nothing is known."""
+    hub = _hub(model)
+    if hub is None or len(model.graph) > LARGEST_STAR:
+        return 0.0
+    ledger = Ledger(model)
+    leaves, kinds = _leaves(ledger, hub, False)
+    if _sets(kinds) > MAX_SETS or not all(0.0 < growth < HUGE for growth in kinds.growth) or enough > HUGE:
+        return 0.0
+    kinds = kinds._replace(floors=_floors(ledger, hub, leaves, kinds), misses=_misses(ledger, keys, hub, leaves, kinds), update=keys.update)
+    limit = (enough - ledger.common) * SUMMED
+    labels = label_room(kinds.growth.size, MOST_LABELS)
+    if not _ended(kinds, labels, np.array([limit, math.inf]), deadline):
+        return 0.0
+    place = _cheapest_whole(labels)
+    least = limit if place < 0 else float(labels.cpu[place])
+    return min(enough, (ledger.common + least * SUMMED_DOWN) * SUMMED_DOWN)
+
+
+def _misses(ledger: Ledger, keys: KeyClasses, hub: int, leaves: list[int], kinds: Leaves) -> Floats:
+    """The least share of each leaf's lookups that miss, such that leaves of the same window may be exchanged."""
+    graph, streams = ledger.model.graph, streams_of(ledger, keys)
+    single = np.zeros_like(streams.near[:-1])
+    for i in range(len(graph)):
+        single[i, i // WORD] = 1 << i % WORD
+    seldom = []
+    for k, i in enumerate(leaves):
+        new = max(keys_from(streams, single, i, hub), rarest_key(keys, single[i]))
+        seldom.append(float(kinds.growth[k]) * new / graph.rates[i])
+    least: dict[float, float] = {}
+    for i, share in zip(leaves, seldom, strict=True):
+        least[graph.window_seconds[i]] = min(least.get(graph.window_seconds[i], math.inf), share)
+    return np.array([min(1.0, least[graph.window_seconds[i]] / float(f)) for i, f in zip(leaves, kinds.growth, strict=True)])
+
+
 def _hub(model: CostModel) -> int | None:
     """The stream that all others join, where they join nothing else, and all by equalities."""
     graph = model.graph
@@ -131,6 +177,8 @@ def _leaves(ledger: Ledger, hub: int, by_bytes: bool) -> tuple[list[int], Leaves
         floors=np.empty(0),
         bytes=figures(graph.tuple_bytes) if by_bytes else np.zeros(len(leaves)),
         hub=np.array([tuples, 1.0 / graph.window_seconds[hub], graph.tuple_bytes[hub] if by_bytes else 0.0]),
+        misses=np.empty(0),
+        update=0.0,
         weights=ledger.weights,
         base=ledger.base,
     )
@@ -162,16 +210,24 @@ def _floors(ledger: Ledger, leaves: list[int], kinds: Leaves) -> Floats:
 def _searched(kinds: Leaves, limits: Floats, deadline: Deadline) -> tuple[Labels, int] | None:
     """The labels, and the place of the cheapest plan of all leaves; None where the search did not end, or found none."""
     labels = label_room(kinds.growth.size, MOST_LABELS)
+    place = _cheapest_whole(labels) if _ended(kinds, labels, limits, deadline) else -1
+    return (labels, place) if place >= 0 else None
+
+
+def _ended(kinds: Leaves, labels: Labels, limits: Floats, deadline: Deadline) -> bool:
+    """Fill the labels, and say whether all were looked at."""
     stop = np.array([0, WORK], np.int64)
     with deadline.watched(lambda: stop.put(0, 1)):
-        ended = chains_of_star(kinds, labels, limits, stop)
+        return bool(chains_of_star(kinds, labels, limits, stop) == ENDED)
+
+
+def _cheapest_whole(labels: Labels) -> int:
+    """The place of the cheapest plan of all leaves; −1 where there is none."""
     place = best = int(labels.first[-1])
-    if ended != ENDED or place < 0:
-        return None
     while place >= 0:
         best = place if labels.cpu[place] < labels.cpu[best] else best
         place = int(labels.following[place])
-    return labels, best
+    return best
 
 
 def _shape(hub: int, leaves: list[int], labels: Labels, place: int) -> Shape:

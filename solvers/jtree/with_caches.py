@@ -3,7 +3,7 @@
 Problem: a lower bound of the CPU of every join tree, with every probe order and every choice of caches. Method: caches answer runs of two probes or
 more inside joins of three inputs or more, so only such joins cost less with them. The search by rising cost (`cheapest_first`) is run with prices of
 these that no choice of caches goes below (`compiled.cached_families`), from the plan that is known. Where its bound reaches that plan, no cache pays
-in any tree, and the plan is the best of all.
+in any tree, and the plan is the best of all. Large stars, whose joins are too wide for it, have a bound of their own (`star.least_of_star`).
 
 Guarantee: never above the CPU of any plan. Nothing is said where `cheapest_first` says nothing: observed sub-joins, tables, graphs that are not
 connected. Complexity: that of `cheapest_first`, cut off at a count of steps. In small graphs the tree is found and proven in a millisecond or two,
@@ -21,12 +21,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from solvers.common.deadline import Deadline
-from solvers.common.tolerances import SUMMED_DOWN
+from solvers.common.tolerances import ROUNDED, SUMMED_DOWN
 from solvers.jtree.cheapest_first import MOST_SECONDS, STEPS_PER_SECOND, Effort, cheapest
 from solvers.jtree.compiled.key_classes import KeyClasses
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.sets import MAX_BITS, list_connected
 from solvers.jtree.partials import MAX_STREAMS
+from solvers.jtree.star import least_of_star
 from solvers.model.attributes import Attribute, Attributes
 from solvers.model.cost import CostModel
 
@@ -58,12 +59,15 @@ def least_with_caches(model: CostModel, attributes: Attributes, enough: float, d
     known = enough - ledger.common
     if not math.isfinite(enough) or known <= 0.0 or deadline.expired() or len(model.graph.edges) > MOST_PREDICATES:
         return LeastWithCaches(0.0, False)
-    steps = _steps(model, deadline.granted, least >= enough * (1.0 - CLOSE))
-    if not steps:
-        return LeastWithCaches(0.0, False)
     keys = key_classes(attributes, model.costs.insert + model.costs.delete)
+    of_star = least_of_star(model, keys, enough, deadline) if len(model.graph) >= MAX_STREAMS else 0.0
+    if of_star * ROUNDED >= enough or (of_star and len(model.graph) > MAX_STREAMS):
+        return LeastWithCaches(of_star, False)
+    steps = _steps(model, deadline.granted, max(least, of_star) >= enough * (1.0 - CLOSE))
+    if not steps:
+        return LeastWithCaches(of_star, False)
     found = cheapest(ledger, known, deadline, Effort(SHARE, steps), keys=keys)
-    return LeastWithCaches((ledger.common + found.bound) * SUMMED_DOWN if found.bound else 0.0, found.cut)
+    return LeastWithCaches(max(of_star, (ledger.common + found.bound) * SUMMED_DOWN if found.bound else 0.0), found.cut)
 
 
 def _steps(model: CostModel, granted: float, close: bool) -> int:

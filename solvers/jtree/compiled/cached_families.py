@@ -25,7 +25,7 @@ import numpy as np
 from solvers.jtree.compiled.cached_runs import COMPLETE, MORE, ONE_MORE, least_of_pipeline, paced_pipeline
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, compiled, inlined, making
 from solvers.jtree.compiled.cost import weighted
-from solvers.jtree.compiled.kept import WORK, Kept, Streams, keys_from, missing
+from solvers.jtree.compiled.kept import WORK, Kept, Streams
 from solvers.jtree.compiled.key_classes import KeyClasses, list_streams
 from solvers.jtree.compiled.paying import SLACK, saved_by_lookup
 from solvers.jtree.compiled.sets import lowest
@@ -42,7 +42,6 @@ __all__ = [
     "family_keys",
     "keys_of_segment",
     "least_of_cached_family",
-    "look_between",
     "looking_room",
     "lookups_from",
     "most_saved",
@@ -65,13 +64,19 @@ class Looking(NamedTuple):
 
     keys: Floats
     """[k, b]: the new keys a second of a lookup by what block k has, of a run with block b in it."""
+    values: Floats
+    """[k, b]: how many values the key of that lookup has; `fastest`: the 1/T of the fastest of the streams that it is read from."""
+    fastest: Floats
+    holds: Floats
+    """By block: of a single stream, how many tuples its window holds, which is as many keys as it can have; 0 of a larger one."""
     out: Floats
-    """[k, c]: the same for a run with candidate c in it."""
+    """[k, c]: the new keys a second for a run with candidate c in it."""
     rarest: Floats
     """By union of blocks, this and what follows: the fewest new keys of any lookup; the new keys of one with a candidate in the run."""
     new: Floats
     made: Floats
-    """One figure: what a partial result costs a tuple."""
+    """One figure: what a partial result costs a tuple; `scarce` another: as `KeyClasses.scarce`."""
+    scarce: Floats
     pipes: Floats
     """[m, k]: what pipeline k costs at least in joins of the first m blocks and others."""
     exits: Ints
@@ -86,10 +91,14 @@ def looking_room(most: int, blocks: int, unions: int) -> Looking:
     """Room for so many candidates."""
     return Looking(
         keys=np.full((blocks, blocks), np.inf),
+        values=np.ones((blocks, blocks)),
+        fastest=np.zeros((blocks, blocks)),
+        holds=np.zeros(blocks),
         out=np.empty((blocks, most)),
         rarest=np.full(unions, np.inf),
         new=np.zeros(unions),
         made=np.zeros(1),
+        scarce=np.ones(1),
         pipes=np.zeros((blocks, blocks)),
         exits=np.full((blocks, blocks), UNKNOWN, np.int64),
         to_leave=np.full(unions, np.inf),
@@ -371,16 +380,6 @@ def cached_pipelines(kept: Kept, streams: Streams, family: Family, lookups: Look
         paths(kept, streams, family, lookups, full, to_go)
         best = min(best, total_of(to_go))
     return best
-
-
-@inlined
-def look_between(kept: Kept, streams: Streams, family: Family, m: int, c: int) -> float:
-    """Note the new keys of lookups by what block m has, of runs with a candidate in them. Returns the share of lookups the other way that miss."""
-    if not streams.keys.allowed:
-        return 1.0
-    block, other = family.chosen[m], family.listed[c]
-    family.looking.out[m, c] = keys_from(streams, kept.mask, block, other)
-    return missing(kept, other, keys_from(streams, kept.mask, other, block))
 
 
 @inlined

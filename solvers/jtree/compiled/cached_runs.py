@@ -4,8 +4,9 @@ Problem: pipeline k of a join comes from its block to all blocks, by probes and 
 a lookup are known, not their upkeep. Where the blocks so far are part of a larger join, the others are unknown as well. What does it cost at least?
 Method: a shortest path. The sets at which a run begins or ends are made for every arrival, whether lookups hit or not: each costs its size at the
 pace of k. Sets strictly inside a run are made for lookups that miss alone: by what was visited when the run began, U, at least newkeys(U) / size(U)
-of pace(k), and newkeys grows with the blocks that the run has met. So there is one pass over the sets that contain U for every U at which a run may
-begin, smaller ones first. Few need one: most sets are so large that to make them for every arrival costs more than another way does.
+of pace(k), and newkeys grows with the blocks that the run has met: a key has a part for every predicate between U and them (`keys_together`).
+So there is one pass over the sets that contain U for every U at which a run may begin, smaller ones first. Few need one: most sets are so large that
+to make them for every arrival costs more than another way does.
 
 A part of a larger join may be left from any set on, inside a run or between two, by one of the candidates; that join counts, and what follows counts
 for nothing. Where all blocks so far were visited and one more may be all there is, that join may be the output and counts for nothing either.
@@ -20,17 +21,51 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from solvers.jtree.compiled.compiling import Floats, inlined
-from solvers.jtree.compiled.kept import WORK, Kept
+from solvers.jtree.compiled.compiling import Floats, Ints, inlined
+from solvers.jtree.compiled.kept import WORK, Kept, Streams, key_parts, keys_from, missing
 from solvers.jtree.compiled.sets import lowest
 
 if TYPE_CHECKING:
     from solvers.jtree.compiled.families import Family
 
-__all__ = ["COMPLETE", "MORE", "ONE_MORE", "least_of_pipeline", "new_keys_with", "paced_pipeline", "paced_sizes", "run_from"]
+__all__ = [
+    "COMPLETE",
+    "MORE",
+    "ONE_MORE",
+    "keys_together",
+    "least_of_pipeline",
+    "look_between",
+    "look_from_to",
+    "new_keys_with",
+    "paced_pipeline",
+    "paced_sizes",
+    "run_from",
+]
 
 COMPLETE, ONE_MORE, MORE = 0, 1, 2  # how many blocks a join has beyond those that are known: none, at least one, at least two
 PASSED_AT_ONCE = 16  # unions of a pass that count as one step of work
+
+
+@inlined
+def look_between(kept: Kept, streams: Streams, family: Family, m: int, c: int) -> float:
+    """Note the new keys of lookups by what block m has, of runs with a candidate in them. Returns the share of lookups the other way that miss."""
+    if not streams.keys.allowed:
+        return 1.0
+    block, other = family.chosen[m], family.listed[c]
+    family.looking.out[m, c] = keys_from(streams, kept.mask, block, other)
+    return missing(kept, other, keys_from(streams, kept.mask, other, block))
+
+
+@inlined
+def look_from_to(streams: Streams, mask: Ints, family: Family, k: int, b: int) -> None:
+    """Note the keys of lookups by what block k has, of runs with block b in them."""
+    looking, keys = family.looking, streams.keys
+    if keys.allowed:
+        one = family.chosen[k]
+        most, values, fastest = key_parts(streams, mask, one, family.chosen[b])
+        looking.keys[k, b], looking.values[k, b], looking.fastest[k, b] = max(most, keys.scarce * values * fastest), values, fastest
+        looking.holds[k] = max(1.0, streams.tuples[one]) if one < streams.tuples.size else 0.0
+        looking.scarce[0] = keys.scarce
 
 
 @inlined
@@ -44,6 +79,24 @@ def new_keys_with(family: Family, m: int, start: int, pace: float, made: float) 
             keys = max(keys, looking.keys[lowest(inside), b])
             inside &= inside - 1
         looking.new[b] = min(pace, made * (keys / family.sizes[start]))
+
+
+@inlined
+def keys_together(family: Family, start: int, met: int) -> float:
+    """At least so many new keys a second has a lookup by what a union has, of a run that has met these blocks: by all parts of the key together."""
+    looking, product, fastest = family.looking, family.looking.scarce[0], 0.0
+    while start:
+        i = lowest(start)
+        start &= start - 1
+        values, inside, holds = 1.0, met & family.beside[i], looking.holds[i]
+        while inside:
+            b = lowest(inside)
+            inside &= inside - 1
+            # The parts of one stream have values together; of a larger block those of one run are enough.
+            values = values * looking.values[i, b] if holds > 0.0 else max(values, looking.values[i, b])
+            fastest = max(fastest, looking.fastest[i, b])
+        product *= min(values, holds) if holds > 0.0 else values
+    return float(product * fastest)
 
 
 @inlined
@@ -80,6 +133,8 @@ def run_from(kept: Kept, family: Family, m: int, k: int, start: int, blocks: int
         while left:
             paced = max(paced, looking.new[lowest(left)])
             left &= left - 1
+        if paced < pace:
+            paced = max(paced, min(pace, made * (keys_together(family, start, u & ~start) / sizes[start])))
         on = before[u] + paced * sizes[u]
         if u == full and blocks == ONE_MORE:
             if on < least:

@@ -22,11 +22,11 @@ from solvers.jtree.compiled.cached_families import (
     blocks_beside,
     cached_ways_out,
     least_of_cached_family,
-    look_between,
     looking_room,
     new_block,
     relaxed_pipelines,
 )
+from solvers.jtree.compiled.cached_runs import look_between, look_from_to
 from solvers.jtree.compiled.compiling import Flags, Floats, Ints, inlined, making, released
 from solvers.jtree.compiled.cost import stepping, weighted
 from solvers.jtree.compiled.kept import TAKEN, WORK, Kept, Streams, as_input, between, kept_cost, keys_from, missing, offer, share, smallest_beside
@@ -202,7 +202,8 @@ def add_block(kept: Kept, streams: Streams, family: Family, m: int, b: int, many
         family.hashed[k] &= (1 << m) - 1
         one, two = np.inf, np.inf
         if share(around, other, mask, b):
-            family.looking.keys[k, m], family.looking.keys[m, k] = keys_from(streams, mask, other, b), keys_from(streams, mask, b, other)
+            look_from_to(streams, mask, family, k, m)
+            look_from_to(streams, mask, family, m, k)
             family.cross[k, m] = family.cross[m, k] = between(streams, mask, other, b)
             both = size[other] * size[b] * family.cross[k, m]
             grown *= family.cross[k, m]

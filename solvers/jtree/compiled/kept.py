@@ -30,6 +30,7 @@ __all__ = [
     "is_all",
     "keeping",
     "kept_cost",
+    "key_parts",
     "keys_from",
     "look_at_keys",
     "missing",
@@ -192,12 +193,11 @@ def between(streams: Streams, mask: Ints, a: int, b: int) -> float:
 
 
 @inlined
-def keys_from(streams: Streams, mask: Ints, a: int, b: int) -> float:
-    """At least so many new keys a second has a lookup by what A has, of a run with B in it; infinity where there is none."""
+def key_parts(streams: Streams, mask: Ints, a: int, b: int) -> tuple[float, float, float]:
+    """Of lookups by what A has, of a run with B in it: at least so many new values a second has a part of the key; how many values the parts have
+    together, stream by stream of A no more than its window holds; and the 1/T of the fastest of these streams."""
     keys = streams.keys
-    if not keys.allowed:
-        return np.inf
-    most, product, fastest = 0.0, keys.scarce, 0.0
+    most, product, fastest = 0.0, 1.0, 0.0
     for w in range(mask.shape[1]):
         left = mask[a, w]
         while left:
@@ -213,7 +213,16 @@ def keys_from(streams: Streams, mask: Ints, a: int, b: int) -> float:
             if own > 0.0:
                 product *= min(max(1.0, streams.tuples[i]), own)
                 fastest = max(fastest, streams.pace[i])
-    return float(max(most, product * fastest))
+    return most, product, fastest
+
+
+@inlined
+def keys_from(streams: Streams, mask: Ints, a: int, b: int) -> float:
+    """At least so many new keys a second has a lookup by what A has, of a run with B in it; infinity where there is none."""
+    if not streams.keys.allowed:
+        return np.inf
+    most, product, fastest = key_parts(streams, mask, a, b)
+    return float(max(most, streams.keys.scarce * product * fastest))
 
 
 @compiled

@@ -24,7 +24,6 @@ from solvers.jtree.compiled.cached_families import (
     family_keys,
     keys_of_segment,
     least_of_cached_family,
-    look_between,
     looking_room,
     lookups_from,
     most_saved,
@@ -34,7 +33,19 @@ from solvers.jtree.compiled.cached_families import (
     shared,
     total_of,
 )
-from solvers.jtree.compiled.cached_runs import COMPLETE, MORE, ONE_MORE, least_of_pipeline, new_keys_with, paced_pipeline, paced_sizes, run_from
+from solvers.jtree.compiled.cached_runs import (
+    COMPLETE,
+    MORE,
+    ONE_MORE,
+    keys_together,
+    least_of_pipeline,
+    look_between,
+    look_from_to,
+    new_keys_with,
+    paced_pipeline,
+    paced_sizes,
+    run_from,
+)
 from solvers.jtree.compiled.cheapest import pairs_with
 from solvers.jtree.compiled.families import (
     Family,
@@ -47,7 +58,7 @@ from solvers.jtree.compiled.families import (
     pipelines,
     unions_of_family,
 )
-from solvers.jtree.compiled.kept import TAKEN, Kept, Streams, as_input, keys_from, look_at_keys, missing, room_of, start
+from solvers.jtree.compiled.kept import TAKEN, Kept, Streams, as_input, key_parts, keys_from, look_at_keys, missing, room_of, start
 from solvers.jtree.compiled.key_classes import list_streams, rarest_key
 from solvers.jtree.compiled.ledger import Ledger
 from solvers.jtree.compiled.paying import saved_by_lookup
@@ -360,6 +371,30 @@ def test_paced_sizes_and_paced_pipeline_are_a_quick_bound_that_is_never_above_th
         new_block(family, 2)
         family.looking.pipes[:] = 0.0
         assert quick <= least_of_cached_family(kept, family, 2, made, np.inf, True, True) * ABOVE
+
+
+@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_key_parts_and_look_from_to_and_keys_together_are_no_more_than_the_keys_of_segments(seed: int, alike: bool) -> None:
+    p = posed(seed, alike)
+    several = 0
+    for blocks in p.joins():
+        lookups = p.lookups(*blocks)
+        m = len(blocks)
+        looking = p.family.looking
+        for k, b in ((one, other) for one in range(m) for other in bits(int(p.family.beside[one]))):
+            look_from_to(p.streams, p.kept.mask, p.family, k, b)
+            most, values, fastest = key_parts(p.streams, p.kept.mask, blocks[k], blocks[b])
+            assert (looking.values[k, b], looking.fastest[k, b]) == (values, fastest)
+            assert looking.keys[k, b] == max(most, p.streams.keys.scarce * values * fastest)
+        for u in range(1, 1 << m):
+            for segment in (s for s in range(1, 1 << m) if not s & u):
+                new_keys = keys_of_segment(p.streams, lookups, u, segment)
+                together = keys_together(p.family, u, segment)
+                assert new_keys < 0.0 or together <= new_keys * ABOVE
+                pairs = [looking.keys[k, b] for k in bits(u) for b in bits(segment & int(p.family.beside[k]))]
+                several += new_keys >= 0.0 and together > max(pairs) * ABOVE
+    assert several > 0 or alike or len(p.problem.model.graph.edges) < STREAMS
 
 
 @pytest.mark.parametrize("seed", SEEDS)
