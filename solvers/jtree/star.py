@@ -115,7 +115,7 @@ def least_of_star(model: CostModel, keys: KeyClasses, enough: float, deadline: D
     leaves, kinds = _leaves(ledger, hub, False)
     if _sets(kinds) > MAX_SETS or not all(0.0 < growth < HUGE for growth in kinds.growth) or enough > HUGE:
         return 0.0
-    kinds = kinds._replace(floors=_floors(ledger, hub, leaves, kinds), misses=_misses(ledger, keys, hub, leaves, kinds), update=keys.update)
+    kinds = kinds._replace(floors=_floors(ledger, leaves, kinds), misses=_misses(ledger, keys, hub, leaves, kinds), update=keys.update)
     limit = (enough - ledger.common) * SUMMED
     labels = label_room(kinds.growth.size, MOST_LABELS)
     if not _ended(kinds, labels, np.array([limit, math.inf]), deadline):
