@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from models.plan import Frontier, FrontierPoint, Proof
+from models.plan import Frontier, FrontierPoint, Proof, Termination
 from models.request import Objective, PlanRequest
 from solvers.caches.cached_plan import CachedPlan
 from solvers.caches.claims import can_exist, least_cpu
@@ -72,6 +72,7 @@ def frontier(request: PlanRequest, progress: Progress = NOBODY) -> Frontier:
             made = build_plan(problem, _outcome(problem, found, step, writing if place == first else None))
             if place == first:
                 progress.ended(made)
+                termination = made.termination if termination is Termination.COMPLETE else termination
             written[place] = FrontierPoint(cpu=step.point.cpu, memory_bytes=step.point.memory_bytes, plan=made)
     tree_proof = found.proof if problem.options.method.can.whole_frontier else Proof.NONE
     proof = tree_proof

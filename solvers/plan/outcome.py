@@ -10,7 +10,7 @@ from models.method import Compiled
 from models.plan import Proof, Termination
 from models.request import Objective
 from solvers.caches.cached_plan import CachedPlan
-from solvers.caches.claims import least_cpu, least_of_all, with_caches_allowed
+from solvers.caches.claims import Least, least_cpu, least_of_all, with_caches_allowed
 from solvers.caches.in_plans import chosen_together
 from solvers.common.deadline import Deadline
 from solvers.common.gap import claim
@@ -87,9 +87,12 @@ def proven(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome:
     outcome = replace(outcome, brief=outcome.brief or _hurried(problem, outcome, deadline))
     value = value_of(problem, outcome.found.best, outcome.cached)
     outcome = _with_best_tree(problem, outcome, value)
-    least = _least(problem, outcome, deadline) if outcome.least is None else outcome.least
-    found = settled(problem, with_caches_allowed(problem, outcome.tree, outcome.found, value, least, deadline), value)
-    return replace(outcome, found=found, tree=_of_trees(problem, outcome.tree, found))
+    least = _least(problem, outcome, deadline) if outcome.least is None else Least(outcome.least)
+    found = settled(problem, with_caches_allowed(problem, outcome.tree, outcome.found, value, least.cpu, deadline), value)
+    termination = outcome.termination
+    if least.cut and termination is Termination.COMPLETE:
+        termination = Termination.STOPPED if deadline.progress.stopped() else Termination.TIME_LIMIT
+    return replace(outcome, found=found, tree=_of_trees(problem, outcome.tree, found), termination=termination)
 
 
 def settled(problem: Problem, found: Found, value: float) -> Found:
@@ -109,17 +112,17 @@ def _with_best_tree(problem: Problem, outcome: Outcome, value: float) -> Outcome
     return replace(outcome, tree=tree, found=replace(outcome.found, proof=tree.proof, bound=tree.bound) if alone else outcome.found)
 
 
-def _least(problem: Problem, outcome: Outcome, deadline: Deadline) -> float:
+def _least(problem: Problem, outcome: Outcome, deadline: Deadline) -> Least:
     """A lower bound of the CPU of all plans.
 
     A plan without caches by a method without compiled code has the bound that needs none either: loading the code takes longer than the method.
     """
     if problem.options.method.can.compiled is Compiled.NONE and outcome.cached is None:
-        return least_cpu(problem.model)
+        return Least(least_cpu(problem.model))
     tree = outcome.tree
-    least = least_of_all(problem, tree, deadline).cpu
-    if tree.best.cpu > least * ROUNDED and (joint := chosen_together(problem, deadline)) is not None:
-        least = max(least, joint.least_cpu)
+    least = least_of_all(problem, tree, deadline)
+    if tree.best.cpu > least.cpu * ROUNDED and (joint := chosen_together(problem, deadline)) is not None:
+        least = least.or_more(joint.least_cpu)
     return least
 
 

@@ -25,7 +25,7 @@ from solvers.caches.select.program import cheapest_cover
 from solvers.common import deadline as deadlines
 from solvers.common.deadline import Deadline
 from solvers.frontier import frontier
-from solvers.jtree import bjtree, component, lower_bound
+from solvers.jtree import bjtree, component, lower_bound, with_caches
 from solvers.jtree import shape as shapes
 from solvers.jtree.compiled import binary_tree as compiled
 from solvers.jtree.compiled.ledger import Ledger
@@ -327,3 +327,22 @@ def test_the_bound_of_headroom_with_caches_is_narrowed_until_the_deadline(monkey
     with_time, asked_for = asked_for, 0
     assert claims._bound(problem, 0.0, Deadline(0.0)) >= narrow
     assert asked_for < with_time
+
+
+@pytest.mark.parametrize("method", [Method.STATE_SELECTION, Method.STATE_REMOVAL, Method.TWO_LAYER, Method.EXACT])
+def test_a_plan_whose_bound_the_clock_has_cut_does_not_say_that_it_is_complete(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever finds the plan: with more time its bound would be another, so the answer is none to keep."""
+    query = random_graph(random.Random(7), 14, "random", windows=(10.0, 60.0), log_selectivity=(-3.5, -2.0))
+    request = PlanRequest(query=query, options=Options(method=method, time_limit=30.0))
+    assert plan(request).termination is Termination.COMPLETE
+    assert frontier(request).termination is Termination.COMPLETE
+    cut: list[bool] = []
+
+    def cut_short(*given: Any) -> with_caches.LeastWithCaches:
+        cut.append(True)
+        return with_caches.LeastWithCaches(0.0, True)
+
+    monkeypatch.setattr(with_caches, "least_with_caches", cut_short)
+    assert plan(request).termination is Termination.TIME_LIMIT
+    assert frontier(request).termination is Termination.TIME_LIMIT
+    assert len(cut) == 2
