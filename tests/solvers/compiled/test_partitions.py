@@ -359,7 +359,7 @@ def test_next_partition_ends_where_it_is_told_to(most: float) -> None:
     search = searched(case)
     search.begin(most)
     search.room.walk.stop[0] = 1
-    for steps in (1, 3, 10):
+    for steps in (1, 3, ASKED_EVERY):
         begin(search, case.sets.mask.size - 1)
         search.room.walk.at[STEPS] = ASKED_EVERY + 1 - steps
         found = following(search)
