@@ -59,12 +59,12 @@ def least_with_caches(model: CostModel, attributes: Attributes, enough: float, d
     known = enough - ledger.common
     if not math.isfinite(enough) or known <= 0.0 or deadline.expired() or len(model.graph.edges) > MOST_PREDICATES:
         return LeastWithCaches(0.0, False)
+    steps = _steps(model, deadline.granted, least >= enough * (1.0 - CLOSE))
+    if not steps:
+        return LeastWithCaches(0.0, False)
     keys = key_classes(attributes, model.costs.insert + model.costs.delete)
     of_star = least_of_star(model, keys, enough, deadline) if len(model.graph) >= MAX_STREAMS else 0.0
     if of_star * ROUNDED >= enough or (of_star and len(model.graph) > MAX_STREAMS):
-        return LeastWithCaches(of_star, False)
-    steps = _steps(model, deadline.granted, max(least, of_star) >= enough * (1.0 - CLOSE))
-    if not steps:
         return LeastWithCaches(of_star, False)
     found = cheapest(ledger, known, deadline, Effort(SHARE, steps), keys=keys)
     return LeastWithCaches(max(of_star, (ledger.common + found.bound) * SUMMED_DOWN if found.bound else 0.0), found.cut)
