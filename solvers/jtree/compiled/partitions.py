@@ -45,7 +45,7 @@ __all__ = [
 NO_MORE, TOLD_TO_STOP = 0, -1
 V, WHOLE, FILLED, CANDIDATE, DEPTH, STEPS = range(6)  # places of `Walk.at`
 SHARES, LACK = 0, 1  # places of `Walk.known`
-ASKED_EVERY = 7  # steps, less one: how often it is seen whether to stop; a step may end in the price of an mjoin of twenty inputs
+ASKED_EVERY = 31  # steps, less one: how often it is seen whether to stop; a step may end in the price of an mjoin of twenty inputs
 
 
 class Inside(NamedTuple):
