@@ -84,7 +84,8 @@ def windows(text: Text, streams: Mapping[str, exp.Expr], bounds: Mapping[Pair, B
 
 
 def shortest(names: Sequence[str], edges: Iterable[tuple[str, str, int]]) -> Distances:
-    """The length of the shortest path from each to each, infinite where there is none, and below 0 from one that is before itself to itself."""
+    """The length of the shortest path from each to each, infinite where there is none. Below 0 from a stream to itself: the
+    bounds contradict each other."""
     import networkx as nx  # here because it takes most of a second, and only SQL needs it
 
     graph = nx.DiGraph()

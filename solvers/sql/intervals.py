@@ -169,7 +169,7 @@ def _span(text: str, first: str, last: str) -> Decimal | None:
 
 
 def _clock(text: str, first: str, last: str = "") -> Decimal | None:
-    """D H:M:S.f, of which the number after the days counts `first`; the last number counts `last` where that is given."""
+    """A clock, D H:M:S.f or a part of it. `first` is the unit of the number after the days; `last`, where it is given, has to be that of the last."""
     found = CLOCK.fullmatch(text)
     if found is None:
         return None

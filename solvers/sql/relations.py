@@ -220,5 +220,5 @@ class _Reader:
 
 
 def _column(column: exp.Expr, relation: str) -> exp.Column:
-    """The column of a relation, with the place of the one in the text."""
+    """The same column, said to be of this relation. It keeps its place in the text."""
     return exp.Column(this=column.copy(), table=exp.to_identifier(relation))
