@@ -268,8 +268,8 @@ class Spark(Engine):
         return exp.alias_(changed, column.output_name) if isinstance(changed, exp.Identifier) else changed
 
     def beside(self, name: str) -> exp.Expr:
-        """The name under which a stream's event time travels beside the stream's struct. Spark takes a time that is read out of the struct for another
-        event time, and allows one alone."""
+        """The name under which a stream's event time travels beside the stream's struct. Spark takes a time that is read out of the struct for
+        another event time, and allows one alone."""
         return exp.to_identifier(f"{name}@ts", quoted=True)
 
     def survivor(self, names: Sequence[str]) -> str:
