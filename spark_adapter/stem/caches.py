@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from spark_adapter.stem.entries import Entries
+from spark_adapter.stem.entries import NUMBER, Entries
 from spark_adapter.stem.probes import joined
 from spark_adapter.stem.program import ENTRY_BYTES, Cached, Comparison, Program, Segment, Step
 from spark_adapter.stem.shares import Grid
@@ -45,15 +45,16 @@ class Caches:
         entries.misses += missing.height
         entries.hits += partial.height - missing.height
         if missing.height:
-            entries.enter(missing)
-            self._make(segment, cache, missing, visible)
+            self._make(segment, cache, entries.enter(missing), visible)
         equal = tuple(Comparison(column, "=", key) for column, key in zip(segment.lookup, cache.columns, strict=True))
-        yield from joined(self.state.windows, [partial], entries.parts(), Step(segment.cache, equal, (), False), segment.residual)
+        step = Step(segment.cache, equal, (), False)
+        for found in joined(self.state.windows, [partial], entries.parts(), step, segment.residual, entries.counts):
+            yield found.drop(NUMBER)
 
     def _make(self, segment: Segment, cache: Cached, missing: pl.DataFrame, visible: Iterable[list[Part] | Answering]) -> None:
         windows = self.state.windows
         keys = [pl.col(column).alias(f"key{i}") for i, column in enumerate(cache.columns)]
-        frames: Iterator[pl.DataFrame] = iter([missing.select(*keys, *windows.neutral())])
+        frames: Iterator[pl.DataFrame] = iter([missing.select(*keys, NUMBER, *windows.neutral())])
         for step, parts in zip(segment.steps, visible, strict=True):
             frames = joined(windows, frames, parts, step)
         for made in frames:
@@ -65,15 +66,13 @@ class Caches:
 
     def add(self, cache: Cached, rows: pl.DataFrame) -> None:
         """New rows of the cached join, to the entries of their keys where there are any."""
-        fitting = self.of_entries(cache, rows)
-        if fitting.height:
-            self._entries[cache.key].grow(fitting)
+        self._entries[cache.key].add(rows)
 
     def keep(self, grid: Grid, cell: int, watermark: int) -> dict[str, dict[str, Any]]:
         """Put the caches aside; per cache its names in the plan, what it was asked and what it holds."""
         sizes: dict[str, dict[str, Any]] = {}
         notes = self.state.notes
-        notes.cached = {key: pieces for key, pieces in notes.cached.items() if key in self._cached}
+        notes.cached = {key: held for key, held in notes.cached.items() if key in self._cached}
         for cache in self.program.caches:
             entries = self._entries[cache.key]
             keys, rows = entries.keep(cache.capacity * grid.copies(cache.streams) / grid.cells, watermark)

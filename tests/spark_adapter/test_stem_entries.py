@@ -21,8 +21,8 @@ PLAN = with_caches(make_plan(CHAIN, ["r", "s", "t"]), [("join-1", "t", 0, 1, "pr
 
 def held(cells: Cells) -> list[Piece]:
     """The pieces of the only cache of the only cell."""
-    (pieces,) = Notes.read(cells.stores[0].get(META)).cached.values()
-    return pieces
+    (found,) = Notes.read(cells.stores[0].get(META)).cached.values()
+    return found.pieces
 
 
 def asked(cells: Cells) -> tuple[int, int]:
