@@ -37,9 +37,9 @@ WHY = (
     "of "
     f"{BATCHES.pieces:.3g} pieces each), `pieces counted` has in its place the pieces that each state has by its own window, and what a batch costs "
     "whatever the plan. `caches gone over` adds what the price does not have: a constant in every batch for each row and key that a cache holds, "
-    "whatever was asked: pieces of a cache are merged, and one that is full is written anew. Rows held say whether sizes are what is wrong; what is "
-    "left is CPU per tuple. One thing is known of the operator that the contract does not have: within a batch inputs are worked off one after the "
-    "other, and a later one finds rows that are newer than its own, so that its pipeline makes more partial results than the contract's share, and "
+    "whatever was asked. Rows held say whether sizes are what is wrong; what is left is CPU per tuple. One thing is known of the operator that the "
+    "contract does not have: within a batch inputs are worked off one after the other, and a later one finds rows that are newer than its own, so "
+    "that its pipeline makes more partial results than the contract's share, and "
     "an earlier one's less."
 )
 Price = Callable[[Measured], float]
