@@ -148,6 +148,7 @@ class _Batch:
         started = time.process_time()
         make_missing(self.ways.taken, self.state)
         streams = self._build(self.arrivals)
+        self.caches.start()
         loaded = time.process_time()
         for frame in self._results():
             self.made += frame.height
@@ -170,7 +171,7 @@ class _Batch:
             listen(self.program, self.notes, self.heard)
         # The watermark of the next batch is at least this: what it passes need not be kept.
         horizon = least_watermark(self.program, self.notes.latest, self.notes.holding(self.watermark))
-        caches = self.caches.keep(self.grid, self.cell, horizon)
+        caches = self.caches.keep(self.grid, self.cell)
         self.state.keep(horizon)
         held = _held(self.ways, self.grid, self.cell, self.state, horizon)
         ended = time.process_time()

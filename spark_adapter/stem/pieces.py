@@ -17,7 +17,7 @@ A batch merges at most MERGED_BYTES; what is due beyond that waits for the next 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -26,7 +26,7 @@ import polars as pl
 
 from spark_adapter.stem.program import Module
 
-__all__ = ["FAN", "LEAST", "MERGED_BYTES", "NEAR", "PIECE_BYTES", "Bounds", "Held", "Piece", "bounds_of", "cut", "due", "new_name"]
+__all__ = ["FAN", "LEAST", "MERGED_BYTES", "NEAR", "PIECE_BYTES", "Bounds", "Piece", "bounds_of", "cut", "due", "new_name"]
 
 FAN = 32  # pieces of a level that become one of the next
 LEAST = 4  # pieces of the first level that are worth merging
@@ -76,25 +76,6 @@ class Piece:
     def read(cls, noted: Sequence[Any]) -> Piece:
         name, module, level, part, rows, size, stored, first, last, early, late, numbers = noted
         return cls(name, module, level, part, rows, size, stored, Bounds((first, last), (early, late), numbers))
-
-
-@dataclass(slots=True)
-class Held:
-    """What a cell's notes say of a cache (see `entries`)."""
-
-    pieces: list[Piece] = field(default_factory=list)
-    least: int = 0
-    """Entries with lower numbers have been dropped."""
-    next: int = 0
-    """The number of the next entry."""
-
-    def noted(self) -> list[Any]:
-        return [[piece.noted() for piece in self.pieces], self.least, self.next]
-
-    @classmethod
-    def read(cls, noted: Sequence[Any]) -> Held:
-        pieces, least, following = noted
-        return cls([Piece.read(piece) for piece in pieces], least, following)
 
 
 def new_name() -> str:

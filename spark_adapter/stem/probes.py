@@ -24,7 +24,7 @@ from spark_adapter.stem.program import Comparison, Step
 from spark_adapter.stem.state import Answering, Part
 from spark_adapter.stem.windows import Windows
 
-__all__ = ["BLOCK", "Effort", "joined", "key_of", "pairs_within"]
+__all__ = ["Effort", "joined", "key_of", "pairs_within"]
 
 BLOCK = 250_000  # candidates at a time: some ten megabytes of positions, fifty of rows
 SCAN_PAIRS = 1_000_000  # pairs compared at a time in a nested loop: some hundred megabytes

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from spark_adapter.stem.frames import stacked
 from spark_adapter.stem.index import Index, made
-from spark_adapter.stem.pieces import MERGED_BYTES, PIECE_BYTES, Bounds, Held, Piece, bounds_of, cut, due, new_name
+from spark_adapter.stem.pieces import MERGED_BYTES, PIECE_BYTES, Bounds, Piece, bounds_of, cut, due, new_name
 from spark_adapter.stem.program import FOREVER, META, Join, Module, Step
 from spark_adapter.stem.shelf import Shelf, as_file
 from spark_adapter.stem.windows import Windows
@@ -103,8 +103,8 @@ class Notes:
     """Per route the order of probes that the cell has chosen (see `routing`)…"""
     probed: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     """… and what it has measured."""
-    cached: dict[str, Held] = field(default_factory=dict)
-    """Per cache what it holds on the shelf: caches are no state, and empty where the shelf has lost a piece of them."""
+    caches: dict[str, list[str]] = field(default_factory=dict)
+    """Per cache the names of its keys and of its rows on the shelf: caches are no state, and empty where the shelf has lost them."""
     heard: dict[str, list[int | None]] = field(default_factory=dict)
     """Where streams may be idle: per stream its latest event time, of all cells, and the time of the batch in which it last had a row."""
     passed: int | None = None
@@ -119,10 +119,8 @@ class Notes:
         if value is None:
             return cls()
         found = json.loads(expanded(value))
-        found.pop("caches", None)  # as earlier versions noted them: what they held is made anew
-        cached = {key: Held.read(noted) for key, noted in found.get("cached", {}).items()}
         building = {key: Begun(**begun) for key, begun in found["building"].items()}
-        return cls(**found | {"pieces": [Piece.read(noted) for noted in found["pieces"]], "cached": cached, "building": building})
+        return cls(**found | {"pieces": [Piece.read(noted) for noted in found["pieces"]], "building": building})
 
     def written(self) -> bytes:
         names = (
@@ -135,6 +133,7 @@ class Notes:
             "latest",
             "orders",
             "probed",
+            "caches",
             "heard",
             "passed",
             "tables",
@@ -142,7 +141,6 @@ class Notes:
         )
         found: dict[str, Any] = {name: getattr(self, name) for name in names}
         found["building"] = {key: asdict(begun) for key, begun in self.building.items()}
-        found["cached"] = {key: held.noted() for key, held in self.cached.items()}
         return compressed(json.dumps(found | {"pieces": [piece.noted() for piece in self.pieces]}).encode())
 
     def holding(self, watermark: int) -> int:
@@ -231,7 +229,7 @@ class State:
         self.traffic = Traffic()
         self.spent: dict[str, float] = {}
         """Per module the CPU seconds that keeping its rows took, indexes left out: probes make those, and count them."""
-        store.shelf.tidy({piece.name for piece in notes.pieces} | {piece.name for held in notes.cached.values() for piece in held.pieces})
+        store.shelf.tidy({piece.name for piece in notes.pieces} | {name for names in notes.caches.values() for name in names})
         self.drop_dead(watermark)
         self.old: dict[str, list[Part]] = {key: [] for key in self.modules}
         self.new: dict[str, list[Part]] = {key: [] for key in self.modules}

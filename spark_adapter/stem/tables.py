@@ -159,7 +159,7 @@ class Tables:
 
     def _take_over(self, state: State, whole: Whole, fresh: dict[tuple[str, int], list[pl.DataFrame]]) -> None:
         notes = state.notes
-        notes.cached = {key: held for key, held in notes.cached.items() if whole.table not in _cached(key)}
+        notes.caches = {key: names for key, names in notes.caches.items() if whole.table not in _cached(key)}
         if whole.table not in state.modules:
             return
         state.drop(whole.table)

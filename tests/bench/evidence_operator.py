@@ -162,8 +162,8 @@ def table_2_told(data: Mapping[str, Any]) -> Findings:
             f"G is clearly above X at {points_said(ahead)}. Plans with prefix or global caches use any at {points_said(used)}, and are clearly "
             f"below the mjoin "
             f"without at {points_said(worse)}. The operator works column by column: a probe that a cache answers costs about what asking the state "
-            "costs, and in every batch the new entries are written down beside the states. For the paper's order to come out, probing a state would "
-            "have to cost several times a lookup in a cache."
+            "costs, and the cache is looked through and written anew in every batch, which the truth of the model above prices by the row. For the "
+            "paper's order to come out, probing a state would have to cost several times a lookup in a cache."
         ],
     )
 

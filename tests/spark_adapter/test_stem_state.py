@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.plan import Plan
-from spark_adapter.stem import entries, pieces, probes, shelf, state
+from spark_adapter.stem import pieces, probes, shelf, state
 from spark_adapter.stem.program import META
 from spark_adapter.stem.state import Notes
 from spark_adapter.stem.statistics import Measured
@@ -30,14 +30,12 @@ CHAIN = make_query({"r": 20, "s": 20, "t": 20}, ["r.x = s.x", "s.y = t.y"])
 
 @contextmanager
 def merging(fan: int, parting: int = 1) -> Iterator[None]:
-    """Merging and parting of pieces as small as those of tests, those of caches too, blocks and spilling as well."""
+    """Merging and parting of pieces as small as those of tests, blocks and spilling as well."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces, "FAN", fan)
         patch.setattr(pieces, "LEAST", 2)
         patch.setattr(pieces, "NEAR", 1)
         patch.setattr(pieces, "WORTH_PARTING", parting)
-        patch.setattr(entries, "FAN", fan)
-        patch.setattr(entries, "BLOCK", 3)
         patch.setattr(probes, "BLOCK", 3)
         patch.setattr(state, "SPILLED_BYTES", 100)
         yield
